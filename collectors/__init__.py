@@ -1,0 +1,1 @@
+"""What is looked at: one module per source, named in one lazy table."""

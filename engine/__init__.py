@@ -1,0 +1,1 @@
+"""From samples to decisions: history, evaluation, lifecycle, and the audit over them."""

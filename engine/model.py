@@ -1,0 +1,78 @@
+"""The words that collectors, engine and actions share: resources, readings, samples, looks."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final, TypeAlias
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class ResourceId:
+    """What is looked at: its kind (gpu, job, host, …) and its name within that kind."""
+
+    kind: str
+    id: str
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.id}"
+
+
+@dataclass(frozen=True, slots=True)
+class Unreadable:
+    """A label that exists or not, we could not tell; written `?` in recorded files."""
+
+    def __repr__(self) -> str:
+        return "UNREADABLE"
+
+
+UNREADABLE: Final = Unreadable()
+
+LabelValue: TypeAlias = "str | Unreadable | None"
+"""A text is present (also the empty one), None is absent (looked, none), UNREADABLE unknown."""
+
+Labels: TypeAlias = Mapping[str, LabelValue]
+"""What a look said about labels. A label that is not mentioned was not looked at."""
+
+
+@dataclass(frozen=True, slots=True)
+class Bad:
+    """A reading that could not be taken, with the reason in words: `not supported on MIG`."""
+
+    reason: str
+
+
+Reading: TypeAlias = "float | str | Bad"
+"""A number in the catalogue unit, a word, or why there is neither."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """One reading of one signal of one resource at one look.
+
+    `time` is the scheduled instant of the look in seconds since the epoch, not when the
+    reading came back. A non-finite number is kept only for curves; elsewhere it is a bad
+    reading.
+    """
+
+    time: float
+    resource: ResourceId
+    signal: str
+    reading: Reading
+    labels: Labels | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """What one look of one collector saw.
+
+    Attributes:
+        samples: every reading, bad ones included.
+        inventories: kinds of which this look read the whole list; a resource of such a kind
+            that is not among the samples is gone.
+        notes: words for people: what was not looked at and why (no rights, not present).
+    """
+
+    samples: tuple[Sample, ...]
+    inventories: frozenset[str] = frozenset()
+    notes: tuple[str, ...] = field(default=())

@@ -1,0 +1,1 @@
+"""The policy language: quantities, signals, conditions, policies, and the strict loader."""

@@ -1,0 +1,1 @@
+"""The condition language: text -> syntax tree -> checked, typed tree."""

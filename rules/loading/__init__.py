@@ -1,0 +1,1 @@
+"""The parts of the loader, in the order in which `rules/loader.py` uses them."""

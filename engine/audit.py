@@ -1,0 +1,315 @@
+"""One dry pass: frames in, findings and unknowns out. Reads, evaluates, touches nothing.
+
+The same evaluator that a daemon would carry from tick to tick replays the lifecycle from the
+first stored slot, so that an audit of a recording and a daemon that lived through it agree.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, date, datetime
+from zoneinfo import ZoneInfo
+
+from stoploss.engine.evaluation.columns import Column
+from stoploss.engine.evaluation.evaluator import Evaluator, RowStatus
+from stoploss.engine.evaluation.explain import Explainer
+from stoploss.engine.evaluation.explain_numbers import Explained
+from stoploss.engine.evaluation.kleene import FALSE, TRUE, UNKNOWN
+from stoploss.engine.evaluation.readings import UNREAD, Unknown, Why
+from stoploss.engine.history.frame import Frame
+from stoploss.engine.model import UNREADABLE, ResourceId
+from stoploss.rules.catalogue import Catalogue
+from stoploss.rules.policy import Exemption, Policy, PolicySet
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """A condition with what it came to: `value` in `unit` (a word for texts), and its coverage."""
+
+    condition: str
+    value: float | str | None
+    unit: str | None
+    samples: int | None
+    of: int | None
+    truth: int
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """A policy that is true on a resource, or was and holds.
+
+    Attributes:
+        id: the same over the whole episode: a hash of policy, resource, owner and first true slot.
+        state: pending, firing or holding.
+        since: the end of the first true slot.
+        stale_since: since when nothing is known of it any more, else None.
+        exemption: the exemption in force, else None; `expired` one that has run out.
+    """
+
+    id: str
+    policy: Policy
+    resource: ResourceId
+    owner: str | None
+    labels: Mapping[str, str]
+    state: str
+    since: datetime
+    stale_since: datetime | None
+    evidence: tuple[Evidence, ...]
+    exemption: Exemption | None = None
+    expired: Exemption | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class UnknownFinding:
+    """A policy that could not be decided on a resource; `resource` is None where none was seen."""
+
+    policy: Policy
+    resource: ResourceId | None
+    condition: str | None
+    reason: str
+    why: Why
+    samples: int | None = None
+    of: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class CollectorStatus:
+    """How the newest look of a collector went."""
+
+    name: str
+    ok: bool
+    reason: str | None = None
+    seconds: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Audit:
+    """All that one dry pass has to say.
+
+    `degraded` is true when a collector failed or a resource could not be read; young, thin and
+    unprovided signals do not degrade.
+    """
+
+    at: datetime
+    mode: str
+    timezone: str
+    policies: tuple[Policy, ...]
+    resources: Mapping[str, int]
+    findings: tuple[Finding, ...]
+    unknown: tuple[UnknownFinding, ...]
+    collectors: tuple[CollectorStatus, ...] = ()
+    without_resources: tuple[str, ...] = ()
+    notes: tuple[str, ...] = field(default=())
+    samples: int = 0
+
+    @property
+    def firing(self) -> tuple[Finding, ...]:
+        """Findings that count: firing or holding, and not exempt."""
+        return tuple(f for f in self.findings if f.state in ("firing", "holding") and f.exemption is None)
+
+    @property
+    def degraded(self) -> bool:
+        """Whether anything that should have been read could not be."""
+        return any(not collector.ok for collector in self.collectors) or any(
+            item.why in UNREAD for item in self.unknown
+        )
+
+
+def audit(
+    policies: PolicySet,
+    frames: Callable[[float], Frame],
+    catalogue: Catalogue,
+    *,
+    now: datetime,
+    progress: Callable[[float], None] | None = None,
+) -> Audit:
+    """Evaluate a policy set over frames and gather what is true and what is unknown.
+
+    `frames` yields the frame of a resolution (seconds), ending at the audit's instant; `now`
+    decides which exemptions have run out.
+    """
+    findings: list[Finding] = []
+    unknown: list[UnknownFinding] = []
+    empty: list[str] = []
+    seen: dict[ResourceId, None] = {}
+    at = datetime.fromtimestamp(0, UTC)
+    today = now.astimezone(ZoneInfo(policies.settings.timezone)).date()
+    groups = _by_resolution(policies.policies)
+    failed: dict[str, CollectorStatus] = {}
+    for number, (resolution, group) in enumerate(groups.items()):
+        frame = frames(resolution)
+        seen.update(dict.fromkeys(frame.resources))
+        at = max(at, datetime.fromtimestamp(frame.time_of(frame.last), UTC))
+        evaluator = Evaluator(group, catalogue, resolution=resolution)
+        evaluator.advance(frame)
+        judge = _Judge(frame, Explainer(frame, evaluator.world), evaluator, policies.exemptions, today)
+        rows = list(evaluator.status())
+        findings.extend(judge.findings(rows))
+        unknown.extend(judge.unknowns(rows))
+        empty.extend(judge.nothing(rows, unknown))
+        failed.update({status.name: status for status in collector_failures(frame)})
+        if progress is not None:
+            progress((number + 1) / len(groups))
+    order = {policy.name: at for at, policy in enumerate(policies.policies)}
+    counts = Counter(resource.kind for resource in seen)
+    return Audit(
+        at,
+        policies.settings.mode,
+        policies.settings.timezone,
+        policies.policies,
+        {kind: counts[kind] for kind in sorted(counts) if kind != "collector"},
+        tuple(
+            sorted(
+                findings,
+                key=lambda f: (_SEVERITIES[f.policy.severity], f.since, order[f.policy.name], f.resource),
+            )
+        ),
+        tuple(sorted(unknown, key=lambda u: (order[u.policy.name], u.resource or ResourceId("", "")))),
+        tuple(failed.values()),
+        tuple(sorted(empty, key=order.__getitem__)),
+    )
+
+
+_SEVERITIES = {"critical": 0, "high": 1, "medium": 2, "low": 3}
+
+
+def _by_resolution(policies: Iterable[Policy]) -> dict[float, list[Policy]]:
+    groups: dict[float, list[Policy]] = {}
+    for policy in policies:
+        groups.setdefault(policy.resolution, []).append(policy)
+    return groups
+
+
+def collector_failures(frame: Frame) -> list[CollectorStatus]:
+    """The collectors whose newest look in a frame failed."""
+    failures = []
+    for name, looks in sorted(frame.looks.items()):
+        looked = looks[looks > 0]
+        if len(looked) and looked[-1] == 2:
+            failures.append(
+                CollectorStatus(name, ok=False, reason=frame.look_reasons.get(name, "no reason given"))
+            )
+    return failures
+
+
+def finding_id(policy: str, column: Column, since: int, resolution: float) -> str:
+    """The id of an episode, the same in every run that sees its first true slot."""
+    resource = column.resource
+    text = "\0".join((policy, resource.kind, resource.id, column.owner or "", str(round(since * resolution))))
+    return "f-" + hashlib.sha256(text.encode()).hexdigest()[:12]
+
+
+class _Judge:
+    """Turns row states into findings and unknowns with their evidence."""
+
+    def __init__(
+        self,
+        frame: Frame,
+        explainer: Explainer,
+        evaluator: Evaluator,
+        exemptions: Iterable[Exemption],
+        today: date,
+    ) -> None:
+        self.frame, self.explainer, self.evaluator = frame, explainer, evaluator
+        self.exemptions, self.today = tuple(exemptions), today
+
+    def findings(self, rows: Iterable[RowStatus]) -> Iterable[Finding]:
+        """Rows that are pending, firing or holding."""
+        for row in rows:
+            if row.state == "inactive" or row.since is None:
+                continue
+            stale = row.unknown_since if row.truth == UNKNOWN else None
+            exemption, expired = self._exemption(row.policy, row.column)
+            yield Finding(
+                finding_id(row.policy.name, row.column, row.since, self.frame.resolution),
+                row.policy,
+                row.column.resource,
+                row.column.owner,
+                self._labels(row.column),
+                row.state,
+                self._time(row.since),
+                None if stale is None else self._time(stale),
+                tuple(self._evidence(item) for item in self._leaves(row)),
+                exemption,
+                expired,
+            )
+
+    def unknowns(self, rows: Iterable[RowStatus]) -> Iterable[UnknownFinding]:
+        """Rows whose newest truth is unknown, each with its first reason."""
+        for row in rows:
+            if row.truth != UNKNOWN:
+                continue
+            condition, reason = self._reason(row)
+            yield UnknownFinding(
+                row.policy, row.column.resource, condition, reason.text, reason.why, reason.samples, reason.of
+            )
+
+    def nothing(self, rows: list[RowStatus], unknown: list[UnknownFinding]) -> Iterable[str]:
+        """Policies that ran on no resource at all; says so as an unknown where none was seen."""
+        ran = {row.policy.name for row in rows}
+        for number, policy in enumerate(self.evaluator.policies):
+            if policy.name in ran:
+                continue
+            yield policy.name
+            if self.evaluator.rows(number):
+                continue
+            signals = [signal for item in policy.conditions for signal in item.signals]
+            missing = [
+                s for s in signals if s.name not in self.frame.planes and s.collector not in self.frame.looks
+            ]
+            reason = f"no collector provides {missing[0].name}" if missing else f"no {policy.each} was seen"
+            why = Why.UNPROVIDED if missing else Why.UNRELATED
+            unknown.append(UnknownFinding(policy, None, None, reason, why))
+
+    def _leaves(self, row: RowStatus) -> list[tuple[str, Explained]]:
+        slot = self.frame.last
+        return [
+            (item.text, self.explainer.explain(item.root, row.column, slot)) for item in row.policy.conditions
+        ]
+
+    def _reason(self, row: RowStatus) -> tuple[str | None, Unknown]:
+        slot = self.frame.last
+        if row.policy.where is not None:
+            selected = self.explainer.explain(row.policy.where.root, row.column, slot)
+            if selected.truth == UNKNOWN and selected.unknown is not None:
+                return row.policy.where.text, selected.unknown
+        for text, leaf in self._leaves(row):
+            if leaf.truth == UNKNOWN and leaf.unknown is not None:
+                return text, leaf.unknown
+        return None, Unknown(Why.UNDEFINED, "unknown")
+
+    def _evidence(self, item: tuple[str, Explained]) -> Evidence:
+        text, leaf = item
+        value = leaf.value
+        if value is None:
+            return Evidence(text, None, None, None, None, leaf.truth)
+        if value.word is not None or value.number is None:
+            return Evidence(text, value.word, None, value.samples, value.of, leaf.truth)
+        return Evidence(text, value.number / value.factor, value.unit, value.samples, value.of, leaf.truth)
+
+    def _exemption(self, policy: Policy, column: Column) -> tuple[Exemption | None, Exemption | None]:
+        expired = None
+        for exemption in self.exemptions:
+            if exemption.policy != policy.name:
+                continue
+            # What cannot be read is protected: only a plain no lets a policy through.
+            truth = self.explainer.explain(exemption.where.root, column, self.frame.last).truth
+            if truth == FALSE:
+                continue
+            if date.fromisoformat(exemption.expires) >= self.today:
+                return exemption, None
+            expired = exemption if truth == TRUE else expired
+        return None, expired
+
+    def _labels(self, column: Column) -> dict[str, str]:
+        labels = self.evaluator.world.labels_at(column.resource, self.frame.last)
+        told = {
+            name: "?" if value is UNREADABLE else value for name, value in labels.items() if value is not None
+        }
+        return {name: value for name, value in sorted(told.items()) if isinstance(value, str)}
+
+    def _time(self, slot: int) -> datetime:
+        return datetime.fromtimestamp(self.frame.time_of(slot), UTC)

@@ -1,0 +1,1 @@
+"""Windows, conditions, relations and lifecycle over frames."""

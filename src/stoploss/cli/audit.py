@@ -1,0 +1,177 @@
+"""`stoploss audit`: one dry pass that writes nothing and sends nothing."""
+
+from __future__ import annotations
+
+import math
+import shlex
+import sys
+from dataclasses import replace
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
+from zoneinfo import ZoneInfo
+
+import click
+
+from stoploss.cli import loading, sources
+from stoploss.cli.exits import CLEAN, DEGRADED, FINDINGS, UserError
+
+if TYPE_CHECKING:
+    from stoploss.engine.audit import Audit
+    from stoploss.rules.policy import PolicySet
+
+_SUFFIXES = {".json": "json", ".txt": "table"}
+
+
+@click.command()
+@click.argument("policies", nargs=-1, type=click.Path(path_type=str))
+@click.option(
+    "--signals",
+    multiple=True,
+    type=click.Path(path_type=str),
+    metavar="PATH",
+    help="Recorded signals: a file or a folder; may be given several times.",
+)
+@click.option(
+    "--at", metavar="TIME", help="Evaluate at this instant of the recording (ISO, or epoch seconds)."
+)
+@click.option("--watch", metavar="DURATION", help="Look at this machine for so long, such as 30m.")
+@click.option(
+    "--format",
+    "format_",
+    type=click.Choice(["table", "json"]),
+    default="table",
+    show_default=True,
+    help="On stdout.",
+)
+@click.option(
+    "--out",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Also write to a file; its suffix (.json, .txt) picks the format, and the table stays on stdout.",
+)
+def audit(
+    policies: tuple[str, ...],
+    signals: tuple[str, ...],
+    at: str | None,
+    watch: str | None,
+    format_: str,
+    out: Path | None,
+) -> int:
+    """Say what POLICIES find, on this machine or in recorded signals; touch nothing.
+
+    Without POLICIES it reads ./policies.yaml. Without --signals it takes one look at this
+    machine, so that conditions over a window stay unknown; --watch looks for a while.
+
+    Exit status: 0 nothing fires, 1 findings, 2 bad input, 3 internal error, 4 a collector
+    failed or a resource could not be read.
+    """
+    loaded = loading.policies(policies, "audit")
+    result = run(loaded, signals, at=at, watch=watch)
+    follow_up = _follow_up(result, policies, signals, at)
+    _tell(result, format_, out, follow_up)
+    if result.degraded:
+        return DEGRADED
+    return FINDINGS if result.firing else CLEAN
+
+
+def run(loaded: PolicySet, signals: tuple[str, ...], *, at: str | None, watch: str | None) -> Audit:
+    """The audit of a policy set over recorded signals, or over a look at this machine.
+
+    Raises:
+        UserError: an option cannot be read, or does not go with another.
+    """
+    from stoploss.engine import clock
+    from stoploss.engine.audit import audit as evaluate
+    from stoploss.rules.catalogue import catalogue
+
+    source = source_of(loaded, signals, at=at, watch=watch)
+    with sources.progress("evaluating") as advance:
+        result = evaluate(loaded, source.frames, catalogue(), now=clock.now(), progress=advance)
+    known = {status.name for status in source.collectors}
+    failed = tuple(status for status in result.collectors if status.name not in known)
+    notes = [*source.notes]
+    if source.kind == "live" and not watch and any(item.why == "young" for item in result.unknown):
+        notes.append("one look cannot fill a window; stoploss audit --watch 30m looks for longer")
+    return replace(
+        result, collectors=(*source.collectors, *failed), notes=tuple(notes), samples=source.samples
+    )
+
+
+def source_of(
+    loaded: PolicySet, signals: tuple[str, ...], *, at: str | None, watch: str | None
+) -> sources.Source:
+    """Where the signals come from, as the options say.
+
+    Raises:
+        UserError: an option cannot be read, or does not go with another.
+    """
+    from stoploss.rules.units import QuantityError, parse_duration
+
+    if signals:
+        if watch:
+            raise UserError("--watch looks at this machine; it does not go with --signals")
+        when = None if at is None else instant(at, loaded.settings.timezone)
+        return sources.recorded(signals, loaded, when)
+    if at is not None:
+        raise UserError("--at needs --signals; a look at this machine is always now")
+    try:
+        seconds = parse_duration(watch) if watch else None
+    except QuantityError as error:
+        raise UserError(f"--watch: {error.message}; {error.fix}") from None
+    return sources.live(loaded, seconds)
+
+
+def instant(text: str, zone: str) -> float:
+    """Seconds since the epoch of an ISO time (naive ones in `zone`) or of epoch seconds.
+
+    Raises:
+        UserError: it is no time.
+    """
+    try:
+        when = datetime.fromisoformat(text)
+    except ValueError:
+        try:
+            seconds = float(text)
+        except ValueError:
+            seconds = math.nan
+        if not math.isfinite(seconds):
+            raise UserError(
+                f"--at {text!r} is not a time; write 2026-12-01T14:00:00Z or epoch seconds"
+            ) from None
+        return seconds
+    return (when if when.tzinfo else when.replace(tzinfo=ZoneInfo(zone))).timestamp()
+
+
+def _follow_up(
+    result: Audit, policies: tuple[str, ...], signals: tuple[str, ...], at: str | None
+) -> str | None:
+    """The command that explains the first finding, or the first unknown."""
+    about = next(iter(result.firing), None) or next((u for u in result.unknown if u.resource), None)
+    if about is None or about.resource is None:
+        return None
+    words = ["stoploss", "explain", "--policy", about.policy.name, "--resource", str(about.resource)]
+    for file in policies:
+        words += ["--file", file]
+    for path in signals:
+        words += ["--signals", path]
+    if at is not None:
+        words += ["--at", at]
+    return shlex.join(words)
+
+
+def _tell(result: Audit, format_: str, out: Path | None, follow_up: str | None) -> None:
+    from stoploss.reports import audit_json, audit_table
+
+    if out is not None:
+        name = _SUFFIXES.get(out.suffix)
+        if name is None:
+            raise UserError(f"--out {out}: the suffix says the format; use one of {', '.join(_SUFFIXES)}")
+        text = audit_json.render(result) if name == "json" else click.unstyle(audit_table.render(result))
+        try:
+            out.write_text(text, encoding="utf-8")
+        except OSError as error:
+            raise UserError(f"cannot write {out}: {error.strerror}") from None
+    if format_ == "json":
+        click.echo(audit_json.render(result), nl=False)
+    else:
+        click.echo(audit_table.render(result, follow_up=follow_up), nl=False, color=sys.stdout.isatty())

@@ -1,0 +1,114 @@
+"""`stoploss explain`: what a word means, or why a policy fires or does not."""
+
+from __future__ import annotations
+
+import json
+import sys
+
+import click
+
+from stoploss.cli.exits import CLEAN, UserError
+
+
+@click.command()
+@click.argument("word", required=False)
+@click.option("--policy", metavar="NAME", help="The policy to explain.")
+@click.option("--resource", metavar="ID", help="The resource to explain it on, such as 'job 4412' or 4412.")
+@click.option(
+    "--file",
+    "files",
+    multiple=True,
+    metavar="POLICIES",
+    help="Policy file of that policy; default ./policies.yaml. May be given several times.",
+)
+@click.option(
+    "--signals", multiple=True, metavar="PATH", help="Recorded signals; default a look at this machine."
+)
+@click.option("--at", metavar="TIME", help="The instant of the recording (ISO, or epoch seconds).")
+@click.option("--format", "format_", type=click.Choice(["table", "json"]), default="table", show_default=True)
+def explain(
+    word: str | None,
+    policy: str | None,
+    resource: str | None,
+    files: tuple[str, ...],
+    signals: tuple[str, ...],
+    at: str | None,
+    format_: str,
+) -> int:
+    """Explain WORD: a signal, a function, a key of a policy file, or an error code.
+
+    With --policy and --resource: the tree of conditions with values, counts, since when, and
+    what is missing.
+
+    \b
+    stoploss explain gpu.utilization
+    stoploss explain except-phase
+    stoploss explain --policy idle-gpu --resource 'job 4412' --signals recordings/
+    """
+    if policy or resource:
+        if word:
+            raise UserError("explain takes either a WORD, or --policy with --resource")
+        if not (policy and resource):
+            raise UserError("--policy and --resource go together")
+        return _explain_row(policy, resource, files, signals, at=at, format_=format_)
+    if word is None:
+        raise UserError(
+            "explain needs a WORD, such as gpu.utilization, increase, hold or unknown-key; "
+            "or --policy NAME --resource ID"
+        )
+    return explain_word(word.strip(), format_)
+
+
+def explain_word(word: str, format_: str) -> int:
+    """Print every meaning of a word.
+
+    Raises:
+        UserError: the word has no meaning; the message names the nearest one.
+    """
+    from stoploss.reports.words import as_json, as_text, known_words, look_up
+    from stoploss.rules.diagnostics import did_you_mean
+
+    meanings = look_up(word)
+    if not meanings:
+        near = did_you_mean(word, known_words())
+        hint = f"did you mean {near}?" if near else "words are signals, functions, keys and error codes"
+        raise UserError(f"no word {word!r}; {hint}")
+    if format_ == "json":
+        click.echo(json.dumps(as_json(word, meanings), ensure_ascii=False, indent=2))
+    else:
+        click.echo(as_text(meanings))
+    return CLEAN
+
+
+def _explain_row(
+    name: str,
+    resource: str,
+    files: tuple[str, ...],
+    signals: tuple[str, ...],
+    *,
+    at: str | None,
+    format_: str,
+) -> int:
+    from stoploss.cli import loading
+    from stoploss.cli.audit import source_of
+    from stoploss.engine.explanation import UnknownResource, explain_row
+    from stoploss.reports import explanation
+    from stoploss.rules.catalogue import catalogue
+    from stoploss.rules.diagnostics import suggestion
+
+    loaded = loading.policies(files, "explain --file")
+    policy = next((item for item in loaded.policies if item.name == name), None)
+    if policy is None:
+        names = [item.name for item in loaded.policies]
+        raise UserError(f"no policy {name!r} in {', '.join(loaded.files)}; {suggestion(name, names)}")
+    source = source_of(loaded, signals, at=at, watch=None)
+    try:
+        told = explain_row(policy, resource, source.frames(policy.resolution), catalogue())
+    except UnknownResource as error:
+        hint = suggestion(resource, error.names) if error.names else f"no {policy.each} was seen at all"
+        raise UserError(f"no {policy.each} {resource!r} under policy {name}; {hint}") from None
+    if format_ == "json":
+        click.echo(explanation.as_json(told), nl=False)
+    else:
+        click.echo(explanation.as_text(told, loaded.settings.timezone), nl=False, color=sys.stdout.isatty())
+    return CLEAN

@@ -1,0 +1,99 @@
+"""The `stoploss` command: a group whose subcommands are imported when they are used."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+import traceback
+from collections.abc import Sequence
+
+import click
+
+from stoploss import __version__
+from stoploss.cli.exits import INTERNAL, USAGE, UserError
+
+COMMANDS: dict[str, tuple[str, str]] = {
+    # name: (module:function, one-line help shown by --help without importing the module)
+    "validate": ("stoploss.cli.validate:validate", "Check policy files and tell every mistake at once."),
+    "schema": ("stoploss.cli.schema:schema", "Print the JSON Schema of policy files, for editors."),
+    "explain": ("stoploss.cli.explain:explain", "Explain a word, or why a policy fired or did not."),
+    "audit": ("stoploss.cli.audit:audit", "One dry pass over this machine or a recording; touches nothing."),
+}
+
+
+class LazyGroup(click.Group):
+    """A group that knows its commands' names and help, and imports one when it runs."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Names in the order of the table."""
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Import one command."""
+        if cmd_name not in COMMANDS:
+            return None
+        module, _, function = COMMANDS[cmd_name][0].partition(":")
+        command = getattr(importlib.import_module(module), function)
+        assert isinstance(command, click.Command)
+        return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Answer an unknown command with the nearest one."""
+        name = args[0] if args else ""
+        if name and not name.startswith("-") and name not in COMMANDS:
+            from stoploss.rules.diagnostics import suggestion
+
+            ctx.fail(f"no command {name!r}; {suggestion(name, COMMANDS)}")
+        return super().resolve_command(ctx, args)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """List the commands without importing them."""
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, text) for name, (_, text) in COMMANDS.items()])
+
+
+@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 80})
+@click.version_option(__version__, prog_name="stoploss")
+def cli() -> None:
+    """A stop-loss order for training runs.
+
+    Reads policies and signals, says what burns money now and why, and never acts on what it
+    does not know. Exit status: 0 clean, 1 findings, 2 bad input, 3 internal error, 4 something
+    could not be read.
+    """
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Run the command line and return the exit status."""
+    try:
+        result = cli.main(args=list(arguments), prog_name="stoploss", standalone_mode=False)
+        sys.stdout.flush()
+    except click.exceptions.Abort:
+        click.echo("stoploss: stopped", err=True)
+        return 130
+    except KeyboardInterrupt:
+        click.echo("stoploss: stopped", err=True)
+        return 130
+    except click.ClickException as error:
+        error.show()
+        return USAGE
+    except UserError as error:
+        click.echo(f"stoploss: {error}", err=True)
+        return error.status
+    except BrokenPipeError:
+        # The reader (head, less) has gone; point stdout elsewhere so that exit does not complain.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except Exception as error:
+        if os.environ.get("STOPLOSS_DEBUG"):
+            traceback.print_exc()
+        click.echo(
+            f"stoploss: internal error: {type(error).__name__}: {error}\n"
+            "This is a fault of stoploss. Run again with STOPLOSS_DEBUG=1 for the details to report.",
+            err=True,
+        )
+        return INTERNAL
+    return result if isinstance(result, int) else 0

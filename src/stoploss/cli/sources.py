@@ -1,0 +1,190 @@
+"""Where an audit's signals come from: recorded files, a daemon's samples, or a live look."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import click
+
+from stoploss.cli.exits import USAGE, UserError
+
+if TYPE_CHECKING:
+    from stoploss.collectors.contract import Collector
+    from stoploss.engine.audit import CollectorStatus
+    from stoploss.engine.history.frame import Frame
+    from stoploss.engine.history.samples import SampleBuffer
+    from stoploss.rules.policy import PolicySet
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """Frames by resolution, and what is to be said about where they come from.
+
+    `kind` is recorded or live; `collectors` tells of looks and files that failed.
+    """
+
+    kind: str
+    frames: Callable[[float], Frame]
+    collectors: tuple[CollectorStatus, ...] = ()
+    notes: tuple[str, ...] = field(default=())
+    samples: int = 0
+
+
+@contextmanager
+def progress(label: str) -> Iterator[Callable[[float], None]]:
+    """A progress bar on stderr while a person is watching, else nothing."""
+    if not sys.stderr.isatty():
+        yield lambda share: None
+        return
+    with click.progressbar(length=1000, label=label, file=sys.stderr) as bar:
+        done = 0
+
+        def advance(share: float) -> None:
+            nonlocal done
+            step = int(share * 1000) - done
+            if step > 0:
+                bar.update(step)
+                done += step
+
+        yield advance
+
+
+def recorded(paths: Sequence[str], policies: PolicySet, at: float | None) -> Source:
+    """Signals from files, through the instant `at` (default: the newest reading).
+
+    Raises:
+        click.exceptions.Exit: nothing could be read; why has been told on stderr.
+    """
+    from stoploss.engine.audit import CollectorStatus
+    from stoploss.engine.history.recorded import read_recorded
+    from stoploss.reports.diagnostics_text import render
+    from stoploss.rules.catalogue import catalogue
+    from stoploss.rules.diagnostics import Severity
+
+    zone = policies.settings.timezone
+    with progress("reading") as advance:
+        recording = read_recorded(paths, catalogue=catalogue(), timezone=zone, progress=advance)
+    if recording.problems:
+        click.echo(render(recording.problems), err=True, nl=False)
+    if not recording.samples or recording.first_time is None:
+        click.echo("no sample could be read; nothing was evaluated", err=True)
+        raise click.exceptions.Exit(USAGE)
+    if at is not None and at < recording.first_time:
+        raise UserError(f"--at lies before the first sample ({_instant(recording.first_time)})")
+    unread = tuple(
+        CollectorStatus(item.position.file, ok=False, reason=item.message)
+        for item in recording.problems
+        if item.severity is Severity.ERROR
+    )
+    return Source(
+        "recorded",
+        lambda resolution: recording.frame(resolution, until=at),
+        unread,
+        recording.notes,
+        recording.samples,
+    )
+
+
+def live(policies: PolicySet, watch: float | None) -> Source:
+    """Signals of this machine: one look, or looks for `watch` seconds."""
+    from stoploss.engine import clock
+    from stoploss.engine.history.samples import SampleBuffer
+    from stoploss.rules.catalogue import catalogue
+
+    collectors, every, failures, notes = _collectors(policies)
+    buffer = SampleBuffer(catalogue(), every)
+    begun = clock.now().timestamp()
+    statuses = {status.name: status for status in failures}
+    seen: dict[str, None] = {}
+
+    def look(at: float) -> None:
+        due = [name for name in collectors if _is_due(at, every[name], first=at == begun)]
+        for status, said in _look(buffer, {name: collectors[name] for name in due}, at):
+            statuses[status.name] = status
+            seen.update(dict.fromkeys(said))
+
+    look(begun)
+    if watch:
+        _watch(look, begun, watch, min(every.values(), default=60.0))
+    told = (*notes, *seen)
+    return Source("live", lambda resolution: buffer.frame(resolution), tuple(statuses.values()), told)
+
+
+def _collectors(
+    policies: PolicySet,
+) -> tuple[dict[str, Collector], dict[str, float], list[CollectorStatus], list[str]]:
+    """The collectors that look by default or are named, built; with their intervals and failures."""
+    from stoploss.collectors import registry
+    from stoploss.collectors.contract import CollectorError, Context
+    from stoploss.engine.audit import CollectorStatus
+
+    known = registry.load()
+    named = {setting.name: setting for setting in policies.collectors}
+    collectors: dict[str, Collector] = {}
+    every: dict[str, float] = {}
+    failures = [CollectorStatus("plug-ins", ok=False, reason=problem) for problem in known.problems]
+    notes = [f"collector {name} is not part of this version" for name in named if name not in known.entries]
+    for name in dict.fromkeys((*registry.DEFAULT_ON, *named)):
+        if name not in known.entries:
+            continue
+        setting = named.get(name)
+        try:
+            collectors[name] = known.build(name, setting.options if setting else {}, Context())
+        except CollectorError as error:
+            failures.append(CollectorStatus(name, ok=False, reason=error.reason))
+            continue
+        every[name] = setting.every if setting else known.options[name].default_every
+    return collectors, every, failures, notes
+
+
+def _look(
+    buffer: SampleBuffer, collectors: Mapping[str, Collector], at: float
+) -> Iterator[tuple[CollectorStatus, list[str]]]:
+    from stoploss.collectors.runner import run_collectors
+    from stoploss.engine import clock
+    from stoploss.engine.audit import CollectorStatus
+    from stoploss.engine.model import Look
+
+    for run in run_collectors(collectors, at=at, monotonic=clock.monotonic):
+        said = list(run.look.notes) if run.look else []
+        if run.look is not None:
+            buffer.add(run.name, run.look, slot_time=at)
+        else:
+            buffer.add("runner", Look(run.samples), slot_time=at)
+        if not run.ok:
+            buffer.add_failure(run.name, at, run.reason or "failed")
+        elif run.not_here:
+            said.append(f"{run.name}: {run.reason}")
+        yield CollectorStatus(run.name, run.ok, run.reason, run.duration_s), said
+
+
+def _is_due(at: float, every: float, *, first: bool) -> bool:
+    return first or round(at) % max(1, round(every)) == 0
+
+
+def _watch(look: Callable[[float], None], begun: float, watch: float, step: float) -> None:
+    """Look again at every multiple of the shortest interval; Ctrl-C ends the watch, not the audit."""
+    from stoploss.engine import clock
+
+    step = max(1.0, round(step))
+    at = (begun // step + 1) * step
+    try:
+        with progress("watching") as advance:
+            while at <= begun + watch:
+                clock.sleep(max(0.0, at - clock.now().timestamp()))
+                look(at)
+                advance((at - begun) / watch)
+                # A look that took long skips the instants that have passed meanwhile.
+                at = max(at, clock.now().timestamp() // step * step) + step
+    except KeyboardInterrupt:
+        click.echo("watch stopped; evaluating what was seen", err=True)
+
+
+def _instant(seconds: float) -> str:
+    from datetime import UTC, datetime
+
+    return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%dT%H:%M:%SZ}"

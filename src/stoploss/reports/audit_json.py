@@ -1,0 +1,120 @@
+"""An audit as JSON: strict, versioned, complete."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections import Counter
+from datetime import datetime
+from typing import Any
+
+from stoploss.engine.audit import Audit, Evidence, Finding, UnknownFinding
+
+
+def render(audit: Audit) -> str:
+    """The audit as one JSON object and a newline."""
+    return json.dumps(as_dict(audit), ensure_ascii=False, allow_nan=False, indent=1) + "\n"
+
+
+def as_dict(audit: Audit) -> dict[str, Any]:
+    """The audit as JSON values."""
+    return {
+        "version": 1,
+        "mode": audit.mode,
+        "at": instant(audit.at),
+        "degraded": audit.degraded,
+        "summary": _summary(audit),
+        "findings": [_finding(finding) for finding in audit.findings],
+        "unknown": [_unknown(item) for item in audit.unknown],
+        "incidents": [],
+        "decisions": [],
+        # Money has no source in this version; unknown is null, never 0.
+        "totals": {
+            "per_hour": None,
+            "so_far": None,
+            "saves_per_hour": None,
+            "without_price": len(audit.firing),
+        },
+        "collectors": [
+            {"name": item.name, "ok": item.ok, "reason": item.reason, "seconds": item.seconds}
+            for item in audit.collectors
+        ],
+        "notes": list(audit.notes),
+    }
+
+
+def instant(when: datetime) -> str:
+    """An instant in ISO form with its offset."""
+    return when.isoformat().replace("+00:00", "Z")
+
+
+def _summary(audit: Audit) -> dict[str, Any]:
+    return {
+        "policies": len(audit.policies),
+        "policies_without_resources": list(audit.without_resources),
+        "resources": dict(audit.resources),
+        "findings": {
+            "by_state": dict(Counter(finding.state for finding in audit.findings)),
+            "by_severity": dict(Counter(finding.policy.severity for finding in audit.firing)),
+        },
+        "unknown": len(audit.unknown),
+        "exempt": sum(finding.exemption is not None for finding in audit.findings),
+        "samples": audit.samples,
+    }
+
+
+def _finding(finding: Finding) -> dict[str, Any]:
+    resource = finding.resource
+    exemption, expired = finding.exemption, finding.expired
+    return {
+        "id": finding.id,
+        "policy": finding.policy.name,
+        "severity": finding.policy.severity,
+        "resource": {"kind": resource.kind, "id": resource.id, "labels": dict(finding.labels)},
+        "owner": finding.owner,
+        "state": finding.state,
+        "since": instant(finding.since),
+        "stale_since": instant(finding.stale_since) if finding.stale_since else None,
+        "evidence": [_evidence(item) for item in finding.evidence],
+        "cause": finding.policy.cause,
+        "advice": [],
+        "waste": {
+            "per_hour": None,
+            "so_far": None,
+            "currency": None,
+            "price_source": None,
+            "price_kind": None,
+        },
+        "exemption": None
+        if exemption is None
+        else {"reason": exemption.reason, "owner": exemption.owner, "expires": exemption.expires},
+        "expired_exemption": expired.expires if expired else None,
+    }
+
+
+def _evidence(item: Evidence) -> dict[str, Any]:
+    value, extra = item.value, {}
+    if isinstance(value, float) and not math.isfinite(value):
+        extra = {"non_finite": "nan" if math.isnan(value) else "inf" if value > 0 else "-inf"}
+        value = None
+    return {
+        "condition": item.condition,
+        "value": value,
+        "unit": item.unit,
+        "samples": item.samples,
+        "of": item.of,
+        **extra,
+    }
+
+
+def _unknown(item: UnknownFinding) -> dict[str, Any]:
+    resource = item.resource
+    return {
+        "policy": item.policy.name,
+        "resource": None if resource is None else {"kind": resource.kind, "id": resource.id},
+        "condition": item.condition,
+        "reason": item.reason,
+        "code": item.why.value,
+        "samples": item.samples,
+        "of": item.of,
+    }

@@ -1,0 +1,1 @@
+"""Named peers, each run as its own process."""

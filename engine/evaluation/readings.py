@@ -125,15 +125,15 @@ class Readings:
         enough = int(covered.sum()) >= needed(window, self.percent)
         if not (covered[-1] and enough and valid.any() and slot - column.start + 1 >= window):
             return self._why(plane, at, column, slot, window)
-        samples, of = self.counts(plane, at, slot, window)
+        samples, of = self.counts(plane, at, column, slot, window)
         gained = None if plane.increase is None else plane.increase[low:high, at]
         return Reading(plane.values[low:high, at][valid], gained, samples, of)
 
-    def counts(self, plane: Plane, at: int, slot: int, window: int) -> tuple[int, int]:
-        """Covered slots and slots of a window, in units of the series' cadence."""
-        low, high = max(0, slot - window + 1 - self.frame.first), slot - self.frame.first + 1
+    def counts(self, plane: Plane, at: int, column: Column, slot: int, window: int) -> tuple[int, int]:
+        """Covered slots since the column began, and slots of a window, in units of the cadence."""
+        low = max(self.frame.first, column.start, slot - window + 1) - self.frame.first
         cadence = int(plane.cadence[at])
-        covered = int(self.covered(plane, at)[low:high].sum())
+        covered = int(self.covered(plane, at)[low : slot - self.frame.first + 1].sum())
         return covered // cadence, math.ceil(window / cadence)
 
     def _unseen(self, signal: Signal, resource: ResourceId, window: int | None = None) -> Unknown:
@@ -155,7 +155,7 @@ class Readings:
     def _why(self, plane: Plane, at: int, column: Column, slot: int, window: int) -> Unknown:
         """The first reason that a series' window is unknown."""
         signal, row = plane.signal, slot - self.frame.first
-        samples, of = self.counts(plane, at, slot, window)
+        samples, of = self.counts(plane, at, column, slot, window)
         count = f"{samples} of {of} samples"
         looks = self.frame.looks.get(signal.collector)
         looked = np.flatnonzero(looks[: row + 1]) if looks is not None else np.zeros(0, dtype=np.intp)
@@ -170,7 +170,8 @@ class Readings:
             return Unknown(Why.YOUNG, f"{signal.name}: young, {count}", samples, of)
         if not self.covered(plane, at)[row]:
             return Unknown(Why.STALE, f"{signal.name}: {self._stale(read, slot)}, {count}", samples, of)
-        return Unknown(Why.THIN, f"{signal.name}: {count}", samples, of)
+        need = math.ceil(needed(window, self.percent) / int(plane.cadence[at]))
+        return Unknown(Why.THIN, f"{signal.name}: {count}, needs {need}", samples, of)
 
     def _stale(self, read: np.ndarray[tuple[int], np.dtype[np.intp]], slot: int) -> str:
         from datetime import UTC, datetime

@@ -61,6 +61,7 @@ def policies(files: Sequence[str], command: str) -> PolicySet:
 
         errors = [item for item in result.diagnostics if item.severity is Severity.ERROR]
         click.echo(render(errors), err=True, nl=False)
-        click.echo(f"{len(errors)} errors; nothing was evaluated", err=True)
+        told = "1 error" if len(errors) == 1 else f"{len(errors)} errors"
+        click.echo(f"{told}; nothing was evaluated", err=True)
         raise click.exceptions.Exit(USAGE)
     return result.policies

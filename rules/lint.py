@@ -7,22 +7,7 @@ from collections.abc import Mapping as MappingType
 from dataclasses import dataclass
 from datetime import date
 
-from stoploss.rules.conditions.typed import (
-    Absent,
-    Age,
-    Arith,
-    Bare,
-    Compare,
-    Fold,
-    FoldNumber,
-    Junction,
-    Node,
-    Not,
-    Share,
-    TextSignal,
-    TextTest,
-    Window,
-)
+from stoploss.rules.conditions.typed import Absent, Age, Bare, Node, Share, TextSignal, Window, children
 from stoploss.rules.diagnostics import Diagnostics
 from stoploss.rules.environment import VariableError, unset
 from stoploss.rules.lint_constant import decided
@@ -88,23 +73,6 @@ def windows(node: Node) -> Iterator[WindowUse]:
         case _:
             for child in children(node):
                 yield from windows(child)
-
-
-def children(node: Node) -> tuple[Node, ...]:
-    """The nodes directly below one."""
-    match node:
-        case Compare() | Arith():
-            return (node.left, node.right)
-        case Junction():
-            return node.items
-        case Not() | Fold() | FoldNumber():
-            return (node.inner,)
-        case TextTest():
-            return (node.operand,)
-        case Share():
-            return (node.condition,)
-        case _:
-            return ()
 
 
 def _bare_signals(node: Node) -> Iterator[Bare | TextSignal | Age]:

@@ -110,11 +110,5 @@ def _numbers(context: Context, node: typed.Number) -> Numbers:
 
 def longest_window(node: typed.Node) -> float:
     """The longest window, in seconds, in a tree; 0 without any."""
-    longest = getattr(node, "seconds", None) or 0.0
-    children: list[typed.Node] = []
-    for name in ("left", "right", "inner", "condition", "operand"):
-        child = getattr(node, name, None)
-        if child is not None:
-            children.append(child)
-    children.extend(getattr(node, "items", ()))
-    return max([longest, *(longest_window(child) for child in children)])
+    own = getattr(node, "seconds", None) or 0.0
+    return max([own, *(longest_window(child) for child in typed.children(node))])

@@ -69,7 +69,9 @@ class Explainer(NumberExplainer):
         else:
             truth = min(truths) if node.function == "all" else max(truths)
         unknown = _first_unknown(children) if truth == UNKNOWN else None
-        return Explained(text, truth, _closest(node.inner, children), unknown, children=children)
+        return Explained(
+            text, truth, _telling(node.function, node.inner, children), unknown, children=children
+        )
 
     # ---- leaves ------------------------------------------------------------------------
 
@@ -158,11 +160,11 @@ def _first_unknown(children: tuple[Explained, ...]) -> Unknown | None:
     return None
 
 
-def _closest(inner: typed.Condition, children: tuple[Explained, ...]) -> Value | None:
-    """The member's value nearest to changing the verdict: the smallest under > and >=, else the largest."""
+def _telling(function: str, inner: typed.Condition, children: tuple[Explained, ...]) -> Value | None:
+    """The member's value that tells most: nearest to failing under all and most, the best under any."""
     values = [child.value for child in children if child.value is not None and child.value.number is not None]
     if not values:
         return next((child.value for child in children if child.value is not None), None)
-    if isinstance(inner, typed.Compare) and inner.op in (">", ">="):
-        return min(values, key=lambda value: value.number or 0.0)
-    return max(values, key=lambda value: value.number or 0.0)
+    above = isinstance(inner, typed.Compare) and inner.op in (">", ">=")
+    pick = min if above == (function != "any") else max
+    return pick(values, key=lambda value: value.number or 0.0)

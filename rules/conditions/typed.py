@@ -200,6 +200,23 @@ Condition: TypeAlias = "Compare | TextTest | Absent | Has | Not | Junction | Fol
 Node: TypeAlias = "Number | Text | Condition"
 
 
+def children(node: Node) -> tuple[Node, ...]:
+    """The nodes directly below one."""
+    match node:
+        case Compare() | Arith():
+            return (node.left, node.right)
+        case Junction():
+            return node.items
+        case Not() | Fold() | FoldNumber():
+            return (node.inner,)
+        case TextTest():
+            return (node.operand,)
+        case Share():
+            return (node.condition,)
+        case _:
+            return ()
+
+
 @dataclass(frozen=True, slots=True)
 class CheckedCondition:
     """One condition of a policy.

@@ -13,12 +13,14 @@ from dataclasses import dataclass, field
 from datetime import UTC, date, datetime
 from zoneinfo import ZoneInfo
 
+from stoploss.engine.costs.model import Totals, Waste
 from stoploss.engine.evaluation.columns import Column
 from stoploss.engine.evaluation.evaluator import Evaluator, RowStatus
 from stoploss.engine.evaluation.explain import Explainer
 from stoploss.engine.evaluation.explain_numbers import Explained
 from stoploss.engine.evaluation.kleene import FALSE, TRUE, UNKNOWN
 from stoploss.engine.evaluation.readings import UNREAD, Unknown, Why
+from stoploss.engine.heatmap import HeatMap
 from stoploss.engine.history.frame import Frame
 from stoploss.engine.model import UNREADABLE, ResourceId
 from stoploss.rules.catalogue import Catalogue
@@ -47,6 +49,7 @@ class Finding:
         since: the end of the first true slot.
         stale_since: since when nothing is known of it any more, else None.
         exemption: the exemption in force, else None; `expired` one that has run out.
+        waste: what it loses; None where the policy names no waste.
     """
 
     id: str
@@ -60,6 +63,7 @@ class Finding:
     evidence: tuple[Evidence, ...]
     exemption: Exemption | None = None
     expired: Exemption | None = None
+    waste: Waste | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +108,8 @@ class Audit:
     without_resources: tuple[str, ...] = ()
     notes: tuple[str, ...] = field(default=())
     samples: int = 0
+    totals: Totals = field(default_factory=Totals)
+    heat: HeatMap | None = None
 
     @property
     def firing(self) -> tuple[Finding, ...]:

@@ -1,0 +1,1 @@
+"""Money: what a finding wastes, priced by a dated book, and totals that count nothing twice."""

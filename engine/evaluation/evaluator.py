@@ -27,6 +27,8 @@ from stoploss.rules.policy import Policy
 
 BLOCK_ELEMENTS = 150_000
 """Slots x series of one block: small enough for the cache, large enough to hide Python."""
+BLOCK_SLOTS = 8
+"""Slots of the smallest block of a longer frame: with very many series, work per block outweighs the cache."""
 DAY = 86_400.0
 
 Observer = Callable[[int, int, Truths, Truths], None]
@@ -177,12 +179,12 @@ class Evaluator:
 
     def _block_slots(self) -> int:
         widest = max([1, *(series.columns for series in self._context.series.values())])
-        return max(1, min(BLOCK_ELEMENTS // widest, self._context.capacity - self._longest))
+        return min(max(BLOCK_SLOTS, BLOCK_ELEMENTS // widest), self._context.capacity - self._longest)
 
     def _grow(self, frame: Frame) -> None:
         """Make room for new series and rows."""
         widest = max([1, *(len(plane.series) for plane in frame.planes.values())])
-        wanted = self._longest + max(1, min(frame.slots, BLOCK_ELEMENTS // widest))
+        wanted = self._longest + min(frame.slots, max(BLOCK_SLOTS, BLOCK_ELEMENTS // widest))
         if not wanted <= self._context.capacity <= 2 * wanted:
             self._context.resize(wanted, frame.first - 1)
         if self._context.update(frame):

@@ -100,6 +100,7 @@ def test_small_blocks_change_nothing(monkeypatch):
         policies = [worlds.policy(rng, number) for number in range(4)]
         whole = truths_of(run(policies, [frame]))
         monkeypatch.setattr(module, "BLOCK_ELEMENTS", rng.choice([1, 7, 13]))
+        monkeypatch.setattr(module, "BLOCK_SLOTS", rng.choice([1, 2, 3]))
 
         assert truths_of(run(policies, [frame])) == whole
         monkeypatch.undo()

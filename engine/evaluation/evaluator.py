@@ -28,7 +28,7 @@ from stoploss.rules.policy import Policy
 BLOCK_ELEMENTS = 150_000
 """Slots x series of one block: small enough for the cache, large enough to hide Python."""
 BLOCK_SLOTS = 8
-"""Slots of the smallest block of a longer frame: with very many series, work per block outweighs the cache."""
+"""Slots of the smallest block: with very many series the work per block outweighs the cache."""
 DAY = 86_400.0
 
 Observer = Callable[[int, int, Truths, Truths], None]

@@ -7,7 +7,9 @@ folded from memory.
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -144,6 +146,18 @@ def _take(
     if len(blocks) == start and not problems.speaks_of(path):
         problems.tell("recorded-empty", "the file holds no rows", path)
     return True
+
+
+@contextmanager
+def _without_collection() -> Iterator[None]:
+    """No search for reference cycles meanwhile: reading makes millions of cells and no cycle."""
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()
 
 
 def _files(paths: Iterable[Path], problems: Problems) -> dict[Path, tuple[Reader, int]]:

@@ -44,15 +44,16 @@ def read_jsonl(
 
 def _objects(path: Path, block: Lines, problems: Problems) -> tuple[Sequence[int], list[_Row]]:
     """The objects of the lines that hold one, and their line numbers."""
+    lines = block.split()
     try:
-        rows = json.loads(f"[{','.join(block.lines)}]")
+        rows = json.loads(f"[{','.join(lines)}]")
     except (ValueError, RecursionError):
         rows = []
-    if len(rows) == len(block.lines) and set(map(type, rows)) == {dict}:
+    if len(rows) == len(lines) and set(map(type, rows)) == {dict}:
         return range(block.first, block.first + len(rows)), rows
     numbers, rows = [], []
-    last = block.first + len(block.lines) - 1
-    for number, line in enumerate(block.lines, block.first):
+    last = block.first + len(lines) - 1
+    for number, line in enumerate(lines, block.first):
         try:
             row = json.loads(line) if line.strip() else None
         except (ValueError, RecursionError):

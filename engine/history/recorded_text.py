@@ -17,11 +17,15 @@ _BLOCK = 1 << 18
 
 @dataclass(frozen=True, slots=True)
 class Lines:
-    """Consecutive lines, the first one's number, and whether the last one ends as a line does."""
+    """Consecutive lines as one text, the first one's number, and whether the last one ends as a line does."""
 
-    lines: list[str]
+    text: str
     first: int
     ended: bool = True
+
+    def split(self) -> list[str]:
+        """The lines one by one."""
+        return self.text.split("\n")
 
 
 def read_lines(path: Path, problems: Problems, advance: Callable[[int], None]) -> Iterator[Lines]:
@@ -136,7 +140,7 @@ class _Cutter:
                 line,
                 fix="save the file as UTF-8",
             ) from error
-        lines = Lines(text.split("\n"), self.line, ended)
-        self.line += len(lines.lines)
+        lines = Lines(text, self.line, ended)
+        self.line += text.count("\n") + 1
         self._offset += len(data) + 1
         return lines

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final, TypeAlias
@@ -76,3 +77,43 @@ class Look:
     samples: tuple[Sample, ...]
     inventories: frozenset[str] = frozenset()
     notes: tuple[str, ...] = field(default=())
+
+
+@dataclass(frozen=True, slots=True)
+class Curve:
+    """One logged series of a run, in the order of the log (resumes and repeats included).
+
+    Attributes:
+        signal: catalogue name, such as train.loss, eval.loss, eval.metric, train.lr, train.grad_norm.
+        steps: training steps; NaN where the log gives none.
+        values: in the catalogue unit; NaN and infinities are kept as logged.
+        times: seconds since the epoch; NaN where the log holds no clock.
+    """
+
+    signal: str
+    steps: array[float]
+    values: array[float]
+    times: array[float]
+
+
+@dataclass(frozen=True, slots=True)
+class TrainingLog:
+    """One run as its log tells it; a file that holds two runs gives two.
+
+    Attributes:
+        run: a name for people, unique within the source.
+        source: the file or folder it was read from.
+        format: name of the reader.
+        curves: signal -> curve; a signal that the log lacks has none.
+        facts: what the log declares, by name: target, better (lower or higher, of eval.metric), gpus,
+            started, ended (seconds since the epoch), status (success, aborted), best_checkpoint,
+            total_steps, cost (money, resets handled) with cost_currency; absent where not declared.
+        notes: oddities that were seen and handled: a truncated line, an impossible throughput.
+    """
+
+    run: str
+    source: str
+    format: str
+    curves: Mapping[str, Curve]
+    facts: Mapping[str, str | float] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()

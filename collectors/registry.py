@@ -33,9 +33,39 @@ COLLECTORS: Mapping[str, Entry] = {
         "stoploss.collectors.host_options:Options",
         "CPU, memory, pressure, disks and mounted volumes of this machine.",
     ),
+    "network": Entry(
+        "stoploss.collectors.network",
+        "stoploss.collectors.network_options:Options",
+        "Traffic, losses and round-trip times of this machine.",
+    ),
+    "process": Entry(
+        "stoploss.collectors.process",
+        "stoploss.collectors.process_options:Options",
+        "Training processes of this machine, and the jobs that they belong to.",
+    ),
+    "gpu": Entry(
+        "stoploss.collectors.gpu",
+        "stoploss.collectors.gpu_options:Options",
+        "NVIDIA GPUs of this machine and their MIG slices.",
+    ),
+    "storage": Entry(
+        "stoploss.collectors.storage",
+        "stoploss.collectors.storage_options:Options",
+        "What folders hold: how much, how old, and when it was last written and read.",
+    ),
+    "checkpoints": Entry(
+        "stoploss.collectors.checkpoints",
+        "stoploss.collectors.checkpoints_options:Options",
+        "Checkpoints on disk: which are whole, which is the newest, and how much work is at risk.",
+    ),
+    "logs": Entry(
+        "stoploss.collectors.logs",
+        "stoploss.collectors.logs_options:Options",
+        "How fast logs grow, what they repeat, and how long they are kept.",
+    ),
 }
 
-DEFAULT_ON = ("host",)
+DEFAULT_ON = ("host", "gpu", "network", "process")
 """Collectors that look without being named in a policy file."""
 
 

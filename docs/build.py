@@ -36,10 +36,22 @@ def page(name: str) -> str:
 def _options(model: type[CollectorOptions]) -> str:
     rows = []
     for key, field in model.model_fields.items():
-        default = format_duration(model.default_every) if key == "every" else field.default
-        shown = "–" if default is None else f"`{default}`"
+        default = None if field.is_required() else field.default
+        shown = _default(model.default_every if key == "every" else default)
         rows.append(f"| `{field.alias or key}` | {shown} | {field.description or ''} |")
     return "\n".join(["## Options", "", *_table("option", "default", "meaning"), *rows])
+
+
+def _default(value: object) -> str:
+    """A default as a policy file would hold it."""
+    if value is None or value == ():
+        return "–"
+    if isinstance(value, bool):
+        return f"`{str(value).lower()}`"
+    if isinstance(value, tuple):
+        return ", ".join(f"`{item}`" for item in value)
+    # Floats are seconds: no collector has another number with a fraction.
+    return f"`{format_duration(value) if isinstance(value, float) else value}`"
 
 
 def _table(*heads: str) -> tuple[str, str]:

@@ -29,4 +29,6 @@ SIGNALS = (
     _NETWORK.counter("network.drops", "1", "Packets dropped.", "system.network.packet.dropped"),
     _NETWORK.counter("network.errors", "1", "Packets sent or received with errors.", "system.network.errors"),
     _NETWORK.counter("network.link_downs", "1", "Times a link went down."),
+    _NETWORK.counter("network.rdma.errors", "1", "RDMA packets and symbols received damaged."),
+    _NETWORK.counter("network.rdma.retransmits", "1", "RDMA packets lost, late or sent again."),
 )

@@ -9,10 +9,11 @@ from __future__ import annotations
 import hashlib
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, date, datetime
 from zoneinfo import ZoneInfo
 
+from stoploss.engine.costs.accounts import Accounts
 from stoploss.engine.costs.model import Totals, Waste
 from stoploss.engine.evaluation.columns import Column
 from stoploss.engine.evaluation.evaluator import Evaluator, RowStatus
@@ -20,7 +21,7 @@ from stoploss.engine.evaluation.explain import Explainer
 from stoploss.engine.evaluation.explain_numbers import Explained
 from stoploss.engine.evaluation.kleene import FALSE, TRUE, UNKNOWN
 from stoploss.engine.evaluation.readings import UNREAD, Unknown, Why
-from stoploss.engine.heatmap import HeatMap
+from stoploss.engine.heatmap import HeatMap, heat_map
 from stoploss.engine.history.frame import Frame
 from stoploss.engine.model import UNREADABLE, ResourceId
 from stoploss.rules.catalogue import Catalogue
@@ -145,13 +146,17 @@ def audit(
     today = now.astimezone(ZoneInfo(policies.settings.timezone)).date()
     groups = _by_resolution(policies.policies)
     failed: dict[str, CollectorStatus] = {}
+    heat: HeatMap | None = None
+    accounts = Accounts(policies, frames, catalogue)
     for number, (resolution, group) in enumerate(groups.items()):
-        frame = frames(resolution)
+        frame = accounts.frame(resolution)
         seen.update(dict.fromkeys(frame.resources))
         at = max(at, datetime.fromtimestamp(frame.time_of(frame.last), UTC))
-        evaluator = Evaluator(group, catalogue, resolution=resolution)
+        observer = accounts.observer(resolution, group)
+        evaluator = Evaluator(group, catalogue, resolution=resolution, observer=observer)
         evaluator.advance(frame)
-        judge = _Judge(frame, Explainer(frame, evaluator.world), evaluator, policies.exemptions, today)
+        heat = heat or heat_map(frame, evaluator.world)
+        judge = _Judge(frame, evaluator, policies.exemptions, today, accounts)
         rows = list(evaluator.status())
         findings.extend(judge.findings(rows))
         unknown.extend(judge.unknowns(rows))
@@ -161,25 +166,29 @@ def audit(
             progress((number + 1) / len(groups))
     order = {policy.name: at for at, policy in enumerate(policies.policies)}
     counts = Counter(resource.kind for resource in seen)
-    return Audit(
+    result = Audit(
         at,
         policies.settings.mode,
         policies.settings.timezone,
         policies.policies,
         {kind: counts[kind] for kind in sorted(counts) if kind != "collector"},
-        tuple(
-            sorted(
-                findings,
-                key=lambda f: (_SEVERITIES[f.policy.severity], f.since, order[f.policy.name], f.resource),
-            )
-        ),
+        tuple(sorted(findings, key=lambda f: (*_dearest(f), f.since, order[f.policy.name], f.resource))),
         tuple(sorted(unknown, key=lambda u: (order[u.policy.name], u.resource or ResourceId("", "")))),
         tuple(failed.values()),
         tuple(sorted(empty, key=order.__getitem__)),
+        accounts.notes(today),
+        heat=heat,
     )
+    return replace(result, totals=accounts.totals(result.firing))
 
 
 _SEVERITIES = {"critical": 0, "high": 1, "medium": 2, "low": 3}
+
+
+def _dearest(finding: Finding) -> tuple[float, int]:
+    """Most money per hour first; what loses nothing, or nobody knows what, after it by severity."""
+    per_hour = finding.waste.per_hour if finding.waste else None
+    return -(per_hour or 0.0), _SEVERITIES[finding.policy.severity]
 
 
 def _by_resolution(policies: Iterable[Policy]) -> dict[float, list[Policy]]:
@@ -214,12 +223,13 @@ class _Judge:
     def __init__(
         self,
         frame: Frame,
-        explainer: Explainer,
         evaluator: Evaluator,
         exemptions: Iterable[Exemption],
         today: date,
+        accounts: Accounts,
     ) -> None:
-        self.frame, self.explainer, self.evaluator = frame, explainer, evaluator
+        self.frame, self.evaluator, self.accounts = frame, evaluator, accounts
+        self.explainer = Explainer(frame, evaluator.world)
         self.exemptions, self.today = tuple(exemptions), today
 
     def findings(self, rows: Iterable[RowStatus]) -> Iterable[Finding]:
@@ -229,8 +239,9 @@ class _Judge:
                 continue
             stale = row.unknown_since if row.truth == UNKNOWN else None
             exemption, expired = self._exemption(row.policy, row.column)
+            name = finding_id(row.policy.name, row.column, row.since, self.frame.resolution)
             yield Finding(
-                finding_id(row.policy.name, row.column, row.since, self.frame.resolution),
+                name,
                 row.policy,
                 row.column.resource,
                 row.column.owner,
@@ -241,6 +252,7 @@ class _Judge:
                 tuple(self._evidence(item) for item in self._leaves(row)),
                 exemption,
                 expired,
+                self.accounts.waste(name, row, self.evaluator.world),
             )
 
     def unknowns(self, rows: Iterable[RowStatus]) -> Iterable[UnknownFinding]:

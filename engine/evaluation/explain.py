@@ -86,6 +86,10 @@ class Explainer(NumberExplainer):
 
     def _text_test(self, node: typed.TextTest, column: Column, slot: int) -> Explained:
         operand = node.operand
+        owner = self.level(operand.level, column, slot)
+        if isinstance(owner, Unknown):
+            return Explained(node.text, UNKNOWN, unknown=owner)
+        column = owner
         if isinstance(operand, typed.Label):
             value = self.world.label_at(column.resource, operand.name, slot)
             unknown = _unreadable(operand.name) if value is UNREADABLE else None

@@ -49,13 +49,17 @@ def _objects(path: Path, block: Lines, problems: Problems) -> tuple[Sequence[int
         rows = json.loads(f"[{','.join(lines)}]")
     except (ValueError, RecursionError):
         rows = []
-    if len(rows) == len(lines) and set(map(type, rows)) == {dict}:
+    # Half of a surrogate pair can only come from an escape; it is no text and cannot be written again.
+    escaped = "\\ud" in block.text or "\\uD" in block.text
+    if not escaped and len(rows) == len(lines) and set(map(type, rows)) == {dict}:
         return range(block.first, block.first + len(rows)), rows
     numbers, rows = [], []
     last = block.first + len(lines) - 1
     for number, line in enumerate(lines, block.first):
         try:
             row = json.loads(line) if line.strip() else None
+            if escaped:
+                json.dumps(row, ensure_ascii=False).encode("utf-8")
         except (ValueError, RecursionError):
             row = line
         if isinstance(row, dict):

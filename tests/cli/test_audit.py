@@ -158,7 +158,7 @@ def test_signals_that_cannot_be_read_are_told_and_the_others_used(scene: Scene) 
         (["--at", "2026-01-01"], "--at needs --signals"),
         (["--watch", "5 parsecs"], "--watch: 'parsecs' is not a unit"),
         (["--watch", "5m", "--signals", "s.csv"], "does not go with --signals"),
-        (["--signals", "s.csv", "--out", "a.doc"], "use one of .json, .txt"),
+        (["--signals", "s.csv", "--out", "a.doc"], "the suffix says the format; use one of "),
     ],
 )
 def test_options_that_do_not_fit_are_told(scene: Scene, arguments: list[str], message: str) -> None:
@@ -214,8 +214,8 @@ def test_the_table_says_the_facts(scene: Scene) -> None:
 
     assert lines[0] == "stoploss audit · 2026-01-01 01:00 UTC · 3 gpus · nothing was touched"
     assert lines[2] == "BURNING NOW  1 finding · 1 unknown · 1 policy"
-    assert lines[5].split() == ["high", "30m", "p", "gpu", "a"]
-    assert lines[6].strip() == f"{IDLE}: 0%"
+    assert lines[5].split() == ["-", "-", "30m", "p", "gpu", "a", "undecided"]
+    assert lines[6].strip() == f"high · {IDLE}: 0%"
     assert "p  gpu c: gpu.utilization: N/A" in lines
 
 

@@ -659,3 +659,17 @@ def test_part_is_the_beginning_of_the_whole(rows: list[str], until: int) -> None
         known = whole.resources[resource]
         assert presence.first == known.first
         assert presence.changes == tuple(change for change in known.changes if change.slot <= part.last)
+
+
+def test_half_a_surrogate_pair_is_no_text(tmp_path: Path) -> None:
+    """A JSON escape that is no character spoils its own line only."""
+    rest = '"kind": "gpu", "signal": "gpu.utilization", "value": 0.5}'
+    good = '{"time": 60, "resource": "\\ud83d\\ude00", ' + rest
+    bad = good.replace("\\ud83d\\ude00", "\\ud83d")
+    path = tmp_path / "a.jsonl"
+    path.write_text(f"{bad}\n{good}\n", encoding="utf-8")
+
+    recording = read_recorded([path], catalogue=shipped_catalogue(), timezone="UTC")
+
+    assert recording.samples == 1
+    assert [(item.code, item.position.line) for item in recording.problems] == [("recorded-bad-row", 1)]

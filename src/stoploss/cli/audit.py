@@ -15,12 +15,11 @@ import click
 
 from stoploss.cli import loading, sources
 from stoploss.cli.exits import CLEAN, DEGRADED, FINDINGS, UserError
+from stoploss.reports.audit_formats import FORMATS, format_of, renderer
 
 if TYPE_CHECKING:
     from stoploss.engine.audit import Audit
     from stoploss.rules.policy import PolicySet
-
-_SUFFIXES = {".json": "json", ".txt": "table"}
 
 
 @click.command()
@@ -39,7 +38,7 @@ _SUFFIXES = {".json": "json", ".txt": "table"}
 @click.option(
     "--format",
     "format_",
-    type=click.Choice(["table", "json"]),
+    type=click.Choice(list(FORMATS)),
     default="table",
     show_default=True,
     help="On stdout.",
@@ -47,7 +46,8 @@ _SUFFIXES = {".json": "json", ".txt": "table"}
 @click.option(
     "--out",
     type=click.Path(dir_okay=False, path_type=Path),
-    help="Also write to a file; its suffix (.json, .txt) picks the format, and the table stays on stdout.",
+    help=f"Also write to a file; its suffix ({', '.join(item.suffix for item in FORMATS.values())}) "
+    "picks the format, and the table stays on stdout.",
 )
 def audit(
     policies: tuple[str, ...],
@@ -65,10 +65,20 @@ def audit(
     Exit status: 0 nothing fires, 1 findings, 2 bad input, 3 internal error, 4 a collector
     failed or a resource could not be read.
     """
+    if out is not None and format_of(out) is None:
+        suffixes = ", ".join(item.suffix for item in FORMATS.values())
+        raise UserError(f"--out {out}: the suffix says the format; use one of {suffixes}")
     loaded = loading.policies(policies, "audit")
     result = run(loaded, signals, at=at, watch=watch)
-    follow_up = _follow_up(result, policies, signals, at)
-    _tell(result, format_, out, follow_up)
+    if out is not None:
+        _write(result, out)
+    if format_ == "table":
+        from stoploss.reports import audit_table
+
+        follow_up = _follow_up(result, policies, signals, at)
+        click.echo(audit_table.render(result, follow_up=follow_up), nl=False, color=sys.stdout.isatty())
+    else:
+        click.echo(renderer(format_)(result), nl=False)
     if result.degraded:
         return DEGRADED
     return FINDINGS if result.firing else CLEAN
@@ -89,7 +99,7 @@ def run(loaded: PolicySet, signals: tuple[str, ...], *, at: str | None, watch: s
         result = evaluate(loaded, source.frames, catalogue(), now=clock.now(), progress=advance)
     known = {status.name for status in source.collectors}
     failed = tuple(status for status in result.collectors if status.name not in known)
-    notes = [*source.notes]
+    notes = [*result.notes, *source.notes]
     if source.kind == "live" and not watch and any(item.why == "young" for item in result.unknown):
         notes.append("one look cannot fill a window; stoploss audit --watch 30m looks for longer")
     return replace(
@@ -159,19 +169,18 @@ def _follow_up(
     return shlex.join(words)
 
 
-def _tell(result: Audit, format_: str, out: Path | None, follow_up: str | None) -> None:
-    from stoploss.reports import audit_json, audit_table
-
-    if out is not None:
-        name = _SUFFIXES.get(out.suffix)
-        if name is None:
-            raise UserError(f"--out {out}: the suffix says the format; use one of {', '.join(_SUFFIXES)}")
-        text = audit_json.render(result) if name == "json" else click.unstyle(audit_table.render(result))
-        try:
-            out.write_text(text, encoding="utf-8")
-        except OSError as error:
-            raise UserError(f"cannot write {out}: {error.strerror}") from None
-    if format_ == "json":
-        click.echo(audit_json.render(result), nl=False)
-    else:
-        click.echo(audit_table.render(result, follow_up=follow_up), nl=False, color=sys.stdout.isatty())
+def _write(result: Audit, out: Path) -> None:
+    """Write the audit to a file in the format that its suffix picks."""
+    name = format_of(out)
+    assert name is not None, "the suffix is checked before anything is evaluated"
+    text = renderer(name)(result)
+    try:
+        # CSV ends its lines as its standard says, and a file name that is no UTF-8 stops nothing.
+        out.write_text(
+            click.unstyle(text) if name == "table" else text,
+            encoding="utf-8",
+            errors="backslashreplace",
+            newline="",
+        )
+    except OSError as error:
+        raise UserError(f"cannot write {out}: {error.strerror}") from None

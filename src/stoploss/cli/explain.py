@@ -35,7 +35,7 @@ def explain(
     at: str | None,
     format_: str,
 ) -> int:
-    """Explain WORD: a signal, a function, a key of a policy file, or an error code.
+    """Explain WORD: a signal, a function, a key, an error code, or a policy of a pack.
 
     With --policy and --resource: the tree of conditions with values, counts, since when, and
     what is missing.
@@ -71,7 +71,11 @@ def explain_word(word: str, format_: str) -> int:
     meanings = look_up(word)
     if not meanings:
         near = did_you_mean(word, known_words())
-        hint = f"did you mean {near}?" if near else "words are signals, functions, keys and error codes"
+        hint = (
+            f"did you mean {near}?"
+            if near
+            else "words are signals, functions, keys and error codes, and policies of packs"
+        )
         raise UserError(f"no word {word!r}; {hint}")
     if format_ == "json":
         click.echo(json.dumps(as_json(word, meanings), ensure_ascii=False, indent=2))
@@ -91,6 +95,8 @@ def _explain_row(
 ) -> int:
     from stoploss.cli import loading
     from stoploss.cli.audit import source_of
+    from stoploss.engine.costs.book import book_for
+    from stoploss.engine.costs.priced import with_prices
     from stoploss.engine.explanation import UnknownResource, explain_row
     from stoploss.reports import explanation
     from stoploss.rules.catalogue import catalogue
@@ -103,7 +109,9 @@ def _explain_row(
         raise UserError(f"no policy {name!r} in {', '.join(loaded.files)}; {suggestion(name, names)}")
     source = source_of(loaded, signals, at=at, watch=None)
     try:
-        told = explain_row(policy, resource, source.frames(policy.resolution), catalogue())
+        book = book_for(loaded.prices, loaded.currency)
+        frames = with_prices(loaded, source.frames, book, catalogue())
+        told = explain_row(policy, resource, frames(policy.resolution), catalogue())
     except UnknownResource as error:
         hint = suggestion(resource, error.names) if error.names else f"no {policy.each} was seen at all"
         raise UserError(f"no {policy.each} {resource!r} under policy {name}; {hint}") from None

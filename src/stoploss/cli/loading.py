@@ -26,7 +26,10 @@ def policy_files(files: Sequence[str], command: str) -> tuple[str, ...]:
     if files:
         return tuple(files)
     if not os.path.exists(DEFAULT_FILE):
-        raise UserError(f"no file given, and there is no ./{DEFAULT_FILE}; name one: stoploss {command} FILE")
+        raise UserError(
+            f"no file given, and there is no ./{DEFAULT_FILE}; "
+            f"name one: stoploss {command} FILE, or write one: stoploss init"
+        )
     return (DEFAULT_FILE,)
 
 

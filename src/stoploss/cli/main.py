@@ -15,10 +15,14 @@ from stoploss.cli.exits import INTERNAL, USAGE, UserError
 
 COMMANDS: dict[str, tuple[str, str]] = {
     # name: (module:function, one-line help shown by --help without importing the module)
+    "init": ("stoploss.cli.init:init", "Write a first policies.yaml for what is found here."),
     "validate": ("stoploss.cli.validate:validate", "Check policy files and tell every mistake at once."),
     "schema": ("stoploss.cli.schema:schema", "Print the JSON Schema of policy files, for editors."),
     "explain": ("stoploss.cli.explain:explain", "Explain a word, or why a policy fired or did not."),
     "audit": ("stoploss.cli.audit:audit", "One dry pass over this machine or a recording; touches nothing."),
+    "signals": ("stoploss.cli.signals:signals", "List the signals, and what is seen of them here now."),
+    "doctor": ("stoploss.cli.doctor:doctor", "Check what stoploss needs here, and say what is missing."),
+    "prices": ("stoploss.cli.prices:prices", "The price book: what things cost, says who, and since when."),
 }
 
 

@@ -14,6 +14,7 @@ from stoploss.cli.exits import USAGE, UserError
 
 if TYPE_CHECKING:
     from stoploss.collectors.contract import Collector
+    from stoploss.collectors.runner import CollectorRun
     from stoploss.engine.audit import CollectorStatus
     from stoploss.engine.history.frame import Frame
     from stoploss.engine.history.samples import SampleBuffer
@@ -112,6 +113,41 @@ def live(policies: PolicySet, watch: float | None) -> Source:
         _watch(look, begun, watch, min(every.values(), default=60.0))
     told = (*notes, *seen)
     return Source("live", lambda resolution: buffer.frame(resolution), tuple(statuses.values()), told)
+
+
+@dataclass(frozen=True, slots=True)
+class Glance:
+    """One look at this machine as it came back.
+
+    `at` is its instant in seconds since the epoch; `unbuilt` tells of collectors that could not
+    even start, and `known` names every collector of this installation.
+    """
+
+    at: float
+    runs: tuple[CollectorRun, ...]
+    unbuilt: tuple[CollectorStatus, ...]
+    known: tuple[str, ...]
+    notes: tuple[str, ...]
+
+    @property
+    def failed(self) -> bool:
+        """Whether any collector could not look."""
+        return bool(self.unbuilt) or not all(run.ok for run in self.runs)
+
+
+def glance(policies: PolicySet, time_limit: float | None = None) -> Glance:
+    """Look once with the collectors that an audit would use, for `time_limit` seconds at most."""
+    from stoploss.collectors import registry, runner
+    from stoploss.engine import clock
+
+    collectors, _, failures, notes = _collectors(policies)
+    at = clock.now().timestamp()
+    runs = runner.run_collectors(
+        collectors, at=at, monotonic=clock.monotonic, time_limit=time_limit or runner.TIME_LIMIT
+    )
+    said = [note for run in runs if run.look for note in run.look.notes]
+    known = tuple(registry.load().entries)
+    return Glance(at, tuple(runs), tuple(failures), known, (*notes, *dict.fromkeys(said)))
 
 
 def _collectors(

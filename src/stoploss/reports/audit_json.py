@@ -9,6 +9,7 @@ from datetime import datetime
 from typing import Any
 
 from stoploss.engine.audit import Audit, Evidence, Finding, UnknownFinding
+from stoploss.engine.costs.model import Totals, Waste
 
 
 def render(audit: Audit) -> str:
@@ -28,13 +29,7 @@ def as_dict(audit: Audit) -> dict[str, Any]:
         "unknown": [_unknown(item) for item in audit.unknown],
         "incidents": [],
         "decisions": [],
-        # Money has no source in this version; unknown is null, never 0.
-        "totals": {
-            "per_hour": None,
-            "so_far": None,
-            "saves_per_hour": None,
-            "without_price": len(audit.firing),
-        },
+        "totals": _totals(audit.totals),
         "collectors": [
             {"name": item.name, "ok": item.ok, "reason": item.reason, "seconds": item.seconds}
             for item in audit.collectors
@@ -78,18 +73,46 @@ def _finding(finding: Finding) -> dict[str, Any]:
         "evidence": [_evidence(item) for item in finding.evidence],
         "cause": finding.policy.cause,
         "advice": [],
-        "waste": {
-            "per_hour": None,
-            "so_far": None,
-            "currency": None,
-            "price_source": None,
-            "price_kind": None,
-        },
+        "waste": _waste(finding.waste),
         "exemption": None
         if exemption is None
         else {"reason": exemption.reason, "owner": exemption.owner, "expires": exemption.expires},
         "expired_exemption": expired.expires if expired else None,
     }
+
+
+def _waste(waste: Waste | None) -> dict[str, Any]:
+    """Unknown money is null, never 0; all of it is null where the policy names no waste."""
+    return {
+        "per_hour": _money(waste.per_hour) if waste else None,
+        "so_far": _money(waste.so_far) if waste else None,
+        "saves_per_hour": _money(waste.saves_per_hour) if waste else None,
+        "currency": waste.currency if waste else None,
+        "price_source": waste.source if waste else None,
+        "price_kind": waste.kind if waste else None,
+        "how": (waste.how or None) if waste else None,
+        "missing": waste.missing if waste else None,
+    }
+
+
+def _totals(totals: Totals) -> dict[str, Any]:
+    """Sums by price kind, which are never added up; null where nothing has a price."""
+    kinds = totals.by_kind.items()
+    return {
+        "per_hour": {kind: _money(amount.per_hour) for kind, amount in kinds} or None,
+        "so_far": {kind: _money(amount.so_far) for kind, amount in kinds} or None,
+        "saves_per_hour": {kind: _money(amount.saves_per_hour) for kind, amount in kinds} or None,
+        "currency": totals.currency,
+        "without_price": totals.without_price,
+        "by_policy": {name: _money(amount) for name, amount in totals.by_policy.items()},
+        "by_team": {name: _money(amount) for name, amount in totals.by_team.items()},
+        "by_cause": {name: _money(amount) for name, amount in totals.by_cause.items()},
+    }
+
+
+def _money(amount: float | None) -> float | None:
+    """Without the digits that only binary fractions have."""
+    return None if amount is None else round(amount, 6)
 
 
 def _evidence(item: Evidence) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Sequence
 from pathlib import PurePath
 from typing import Any
@@ -73,9 +74,10 @@ def _location(place: Position, length: int, source: str | None) -> dict[str, Any
     }
     if source is not None:
         region["snippet"] = {"text": source}
-    return {"artifactLocation": {"uri": _uri(place.file)}, "region": region}
+    return {"artifactLocation": {"uri": uri(place.file)}, "region": region}
 
 
-def _uri(file: str) -> str:
+def uri(file: str) -> str:
+    """A file name as a URI: relative ones stay relative."""
     path = PurePath(file)
-    return path.as_uri() if path.is_absolute() else quote(path.as_posix())
+    return path.as_uri() if path.is_absolute() else quote(os.fsencode(path))

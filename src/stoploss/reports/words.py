@@ -1,4 +1,4 @@
-"""What a word of the language means: a signal, a function, a key or an error code.
+"""What a word means: a signal, a function, a key, an error code, or a policy of a pack.
 
 `look_up` finds every meaning of a word; `as_text` and `as_json` print them.
 """
@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
+from stoploss.reports.pack_words import pack_policies
 from stoploss.rules.catalogue import Signal, SignalKind, catalogue
 from stoploss.rules.codes import CODES
 from stoploss.rules.conditions.functions import FUNCTIONS, Function, find_function, functions_for
@@ -23,7 +24,7 @@ class Meaning:
     """One meaning of a word.
 
     Attributes:
-        what: signal, function, key or error code.
+        what: signal, function, key, error code or policy of a pack.
         word: the word itself.
         text: what it means, in one or two sentences.
         facts: name and value of what else there is to say, in the order of printing.
@@ -52,13 +53,16 @@ def look_up(word: str) -> tuple[Meaning, ...]:
         meanings.append(
             Meaning("error code", word, code.help, (("title", code.title), ("severity", code.severity)))
         )
+    policy = pack_policies().get(word)
+    if policy is not None:
+        meanings.append(Meaning("policy of a pack", word, *policy))
     return tuple(meanings)
 
 
 def known_words() -> tuple[str, ...]:
     """Every word that has a meaning, sorted."""
     keys = {key.word for key in _keys()}
-    return tuple(sorted({*catalogue(), *FUNCTIONS, *CODES, *keys}))
+    return tuple(sorted({*catalogue(), *FUNCTIONS, *CODES, *keys, *pack_policies()}))
 
 
 def signal_meaning(signal: Signal) -> Meaning:

@@ -12,7 +12,7 @@ from stoploss.engine.costs.billing import GROUPS, Billing, Charge, told
 from stoploss.engine.costs.book import NoPrice
 from stoploss.engine.costs.claims import Claim, Parents, settle, total
 from stoploss.engine.costs.model import Waste
-from stoploss.engine.costs.money import price_text
+from stoploss.engine.costs.money import money, price_text
 from stoploss.engine.costs.priced import Prices
 from stoploss.engine.evaluation.columns import Column, World
 from stoploss.engine.evaluation.evaluator import RowStatus
@@ -143,7 +143,11 @@ class Assessor:
         parents = self._parents(claims)
         sums = total(settle(claims, parents))
         seconds = int(true.sum()) * self._prices.frame.resolution
-        known = replace(known, so_far=sums.so_far, how=f"{known.how}; true for {format_duration(seconds)}")
+        how = known.how
+        if row.column.resource.kind == "log":
+            # A log's budget is thought of by the day, as retention and ingest bills are.
+            how += f" = {money(sums.now * 24, known.currency)}/day"
+        known = replace(known, so_far=sums.so_far, how=f"{how}; true for {format_duration(seconds)}")
         if row.truth == UNKNOWN:
             waste = replace(known, missing="whether it still holds is unknown")
         else:

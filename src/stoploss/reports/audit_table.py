@@ -139,6 +139,9 @@ def _why(finding: Finding) -> str:
         notes.append(f"stale since {finding.stale_since:%H:%M}")
     if finding.state == "holding":
         notes.append("cleared, held")
+    waste = finding.waste
+    if finding.resource.kind == "log" and waste is not None and waste.per_hour:
+        notes.append(f"{money(waste.per_hour * 24, waste.currency)}/day")
     # What is true says why it fires; the false branches of any() do not.
     told = [item for item in finding.evidence if item.value is not None and item.truth == TRUE]
     told = told or [item for item in finding.evidence if item.value is not None] or list(finding.evidence)

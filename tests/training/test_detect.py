@@ -8,6 +8,7 @@ import random
 import socket
 import subprocess
 import sys
+import tempfile
 import tracemalloc
 from pathlib import Path
 
@@ -122,13 +123,8 @@ def test_what_is_no_log_is_a_problem_and_no_error(tmp_path: Path, make, words: s
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can lend a file to nobody")
-def test_a_file_without_rights_is_a_problem(tmp_path: Path) -> None:
+def test_a_file_without_rights_is_a_problem() -> None:
     """A file that may not be read is told with its reason, and the others are read."""
-    (tmp_path / "good").write_bytes(SAMPLES["jsonl"])
-    (tmp_path / "secret").write_bytes(SAMPLES["jsonl"])
-    (tmp_path / "secret").chmod(0)
-    for folder in (tmp_path, *tmp_path.parents[:2]):
-        folder.chmod(0o755)
     code = (
         "import os, sys; sys.path.insert(0, sys.argv[2])\n"
         "from stoploss.collectors import training\n"
@@ -138,7 +134,14 @@ def test_a_file_without_rights_is_a_problem(tmp_path: Path) -> None:
         "print(len(training.read(sys.argv[1], problems=problems)), problems[0].message)\n"
     )
     source = str(Path(__file__).parents[2] / "src")
-    done = subprocess.run([sys.executable, "-c", code, str(tmp_path), source], capture_output=True, text=True)
+    # A folder of its own: the test runner's folders let nobody through.
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        folder.chmod(0o755)
+        (folder / "good").write_bytes(SAMPLES["jsonl"])
+        (folder / "secret").write_bytes(SAMPLES["jsonl"])
+        (folder / "secret").chmod(0)
+        done = subprocess.run([sys.executable, "-c", code, name, source], capture_output=True, text=True)
 
     assert done.stdout == "1 permission denied\n", done.stderr
 

@@ -54,8 +54,9 @@ def _judgement(context: Context, node: typed.Condition) -> Judgement:
             return _compare(context, node)
         case typed.TextTest(operand=typed.Label(name, level)):
             return LabelTest(context, level, name, (node.op, node.words))
-        case typed.TextTest():
-            return WordTest(context, node)
+        case typed.TextTest(operand=typed.TextSignal(level=upper), level=level):
+            made = WordTest(context, node)
+            return made if upper == level else UpperTest(context, made, lower=level, upper=upper)
         case typed.Absent():
             return AbsentTest(context, node)
         case typed.Has(label, level):

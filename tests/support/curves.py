@@ -9,10 +9,11 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+
 from stoploss.collectors.training import read
 from stoploss.engine.model import Curve, TrainingLog
 
-REAL = Path(__file__).parents[2] / "shared" / "data" / "loss"
+REAL = Path(__file__).parents[3] / "shared" / "data" / "loss"
 
 
 def curve(
@@ -32,9 +33,7 @@ def curve(
 
 def log(curves: Mapping[str, Sequence[float] | Curve], **facts: str | float) -> TrainingLog:
     """A log of curves by signal; keywords are its facts."""
-    made = {
-        name: data if isinstance(data, Curve) else curve(name, data) for name, data in curves.items()
-    }
+    made = {name: data if isinstance(data, Curve) else curve(name, data) for name, data in curves.items()}
     return TrainingLog("run", "memory", "test", made, facts)
 
 
@@ -71,7 +70,9 @@ def prefix(whole: TrainingLog, share: float) -> TrainingLog:
             kept = sum(1 for at in other.steps if not at > step)
         if kept:
             cut[signal] = part(other, 0, kept)
-    early = {key: value for key, value in whole.facts.items() if key not in ("status", "ended", "best_checkpoint")}
+    early = {
+        key: value for key, value in whole.facts.items() if key not in ("status", "ended", "best_checkpoint")
+    }
     return replace(whole, curves=cut, facts=early)
 
 

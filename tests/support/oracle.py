@@ -360,6 +360,9 @@ class Oracle:
             if value is None:
                 return T if node.op == "!=" else F
         else:
+            row = self.at_level(operand, row, slot)
+            if row is None:
+                return U
             if operand.seconds is None:
                 code = self.bare(operand.signal, row, slot)
             else:

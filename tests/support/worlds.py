@@ -168,7 +168,9 @@ def leaf(rng: random.Random, level: str, *, plain: bool = False) -> typed.Condit
         return typed.TextTest(rng.choice(["==", "!=", "in", "=~", "<"]), label, ("a", "j0"), level, "")
     if pick < 0.35 and (level == "job" or (not plain and "job" in ABOVE[level])):
         text = typed.TextSignal(SIGNALS["job.phase"], "job", rng.choice([None, None, 300.0]))
-        return typed.TextTest(rng.choice(["==", "!=", "in"]), text, ("train", "eval"), "job", "")
+        # Judged on its own kind, or handed down to the row's.
+        at = rng.choice(["job", level])
+        return typed.TextTest(rng.choice(["==", "!=", "in"]), text, ("train", "eval"), at, "")
     if pick < 0.45:
         return typed.Absent(signal_of(rng, level), seconds(rng), level, "")
     left = number(rng, level, 1)

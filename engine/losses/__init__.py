@@ -1,0 +1,1 @@
+"""From the curves of a training log to a verdict with its evidence."""

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import socket
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, ClassVar, Protocol
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, PlainSerializer, WithJsonSchema
 
-from stoploss.engine.model import Look
+from stoploss.engine.model import Look, TrainingLog
 from stoploss.rules.units import QuantityError, parse_duration
 
 SHORTEST_EVERY = 1.0
@@ -78,10 +78,13 @@ class Context:
     Attributes:
         hostname: the name of this machine, as resources and labels carry it.
         sleep: waits a number of seconds.
+        conclude: what a training log says of its run, as readings of the loss signals, given the time
+            (None where nobody writes the log any more); None where nobody concludes.
     """
 
     hostname: str = field(default_factory=socket.gethostname)
     sleep: Callable[[float], None] = time.sleep
+    conclude: Callable[[TrainingLog, float | None], Mapping[str, float | str]] | None = None
 
 
 class Collector(Protocol):

@@ -58,6 +58,11 @@ COLLECTORS: Mapping[str, Entry] = {
         "stoploss.collectors.checkpoints_options:Options",
         "Checkpoints on disk: which are whole, which is the newest, and how much work is at risk.",
     ),
+    "training": Entry(
+        "stoploss.collectors.training.collector",
+        "stoploss.collectors.training.options:Options",
+        "Training logs as they grow: losses, speeds and steps of each job, and how it goes.",
+    ),
     "logs": Entry(
         "stoploss.collectors.logs",
         "stoploss.collectors.logs_options:Options",

@@ -13,8 +13,11 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, date, datetime
 from zoneinfo import ZoneInfo
 
+from stoploss.engine.advice import Advice
+from stoploss.engine.conclusions import Conclusions
 from stoploss.engine.costs.accounts import Accounts
 from stoploss.engine.costs.model import Totals, Waste
+from stoploss.engine.derived import derived
 from stoploss.engine.evaluation.columns import Column
 from stoploss.engine.evaluation.evaluator import Evaluator, RowStatus
 from stoploss.engine.evaluation.explain import Explainer
@@ -23,14 +26,18 @@ from stoploss.engine.evaluation.kleene import FALSE, TRUE, UNKNOWN
 from stoploss.engine.evaluation.readings import UNREAD, Unknown, Why
 from stoploss.engine.heatmap import HeatMap, heat_map
 from stoploss.engine.history.frame import Frame
+from stoploss.engine.incidents import Incident
 from stoploss.engine.model import UNREADABLE, ResourceId
-from stoploss.rules.catalogue import Catalogue
+from stoploss.rules.catalogue import Catalogue, Signal
 from stoploss.rules.policy import Exemption, Policy, PolicySet
 
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """A condition with what it came to: `value` in `unit` (a word for texts), and its coverage."""
+    """A condition with what it came to: `value` in `unit` (a word for texts), and its coverage.
+
+    `note` says what else there is to know of the value, such as the budget that it is about.
+    """
 
     condition: str
     value: float | str | None
@@ -38,6 +45,7 @@ class Evidence:
     samples: int | None
     of: int | None
     truth: int
+    note: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +59,8 @@ class Finding:
         stale_since: since when nothing is known of it any more, else None.
         exemption: the exemption in force, else None; `expired` one that has run out.
         waste: what it loses; None where the policy names no waste.
+        inferred: the cause that a decided incident gives it.
+        advice: changes of the training that would make its job cheaper, the dearest first.
     """
 
     id: str
@@ -65,11 +75,21 @@ class Finding:
     exemption: Exemption | None = None
     expired: Exemption | None = None
     waste: Waste | None = None
+    inferred: str | None = None
+    advice: tuple[Advice, ...] = ()
+
+    @property
+    def cause(self) -> str | None:
+        """What an incident says, else what its policy says; None is undecided."""
+        return self.inferred or self.policy.cause
 
 
 @dataclass(frozen=True, slots=True)
 class UnknownFinding:
-    """A policy that could not be decided on a resource; `resource` is None where none was seen."""
+    """A policy that could not be decided on a resource; `resource` is None where none was seen.
+
+    `alert` is true where that is to be told: `on-unknown: alert`, and unknown for longer than `for`.
+    """
 
     policy: Policy
     resource: ResourceId | None
@@ -78,6 +98,7 @@ class UnknownFinding:
     why: Why
     samples: int | None = None
     of: int | None = None
+    alert: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,6 +132,7 @@ class Audit:
     samples: int = 0
     totals: Totals = field(default_factory=Totals)
     heat: HeatMap | None = None
+    incidents: tuple[Incident, ...] = ()
 
     @property
     def firing(self) -> tuple[Finding, ...]:
@@ -138,6 +160,7 @@ def audit(
     `frames` yields the frame of a resolution (seconds), ending at the audit's instant; `now`
     decides which exemptions have run out.
     """
+    policies, frames = derived(policies, frames, catalogue)
     findings: list[Finding] = []
     unknown: list[UnknownFinding] = []
     empty: list[str] = []
@@ -148,38 +171,46 @@ def audit(
     failed: dict[str, CollectorStatus] = {}
     heat: HeatMap | None = None
     accounts = Accounts(policies, frames, catalogue)
+    conclusions = Conclusions(policies, catalogue, accounts)
     for number, (resolution, group) in enumerate(groups.items()):
         frame = accounts.frame(resolution)
         seen.update(dict.fromkeys(frame.resources))
         at = max(at, datetime.fromtimestamp(frame.time_of(frame.last), UTC))
         observer = accounts.observer(resolution, group)
         evaluator = Evaluator(group, catalogue, resolution=resolution, observer=observer)
-        evaluator.advance(frame)
+        episodes = evaluator.advance(frame)
         heat = heat or heat_map(frame, evaluator.world)
         judge = _Judge(frame, evaluator, policies.exemptions, today, accounts)
         rows = list(evaluator.status())
-        findings.extend(judge.findings(rows))
+        findings.extend(conclusions.take(judge.explainer, episodes, rows, judge.findings(rows)))
         unknown.extend(judge.unknowns(rows))
         empty.extend(judge.nothing(rows, unknown))
         failed.update({status.name: status for status in collector_failures(frame)})
         if progress is not None:
             progress((number + 1) / len(groups))
+    told, incidents = conclusions.drawn(findings)
     order = {policy.name: at for at, policy in enumerate(policies.policies)}
-    counts = Counter(resource.kind for resource in seen)
     result = Audit(
         at,
         policies.settings.mode,
         policies.settings.timezone,
         policies.policies,
-        {kind: counts[kind] for kind in sorted(counts) if kind != "collector"},
-        tuple(sorted(findings, key=lambda f: (*_dearest(f), f.since, order[f.policy.name], f.resource))),
+        _counted(seen),
+        tuple(sorted(told, key=lambda f: (*_dearest(f), f.since, order[f.policy.name], f.resource))),
         tuple(sorted(unknown, key=lambda u: (order[u.policy.name], u.resource or ResourceId("", "")))),
         tuple(failed.values()),
         tuple(sorted(empty, key=order.__getitem__)),
         accounts.notes(today),
         heat=heat,
+        incidents=incidents,
     )
     return replace(result, totals=accounts.totals(result.firing))
+
+
+def _counted(resources: Iterable[ResourceId]) -> dict[str, int]:
+    """How many there are of each kind; collectors look, and are not looked at."""
+    counts = Counter(resource.kind for resource in resources)
+    return {kind: counts[kind] for kind in sorted(counts) if kind != "collector"}
 
 
 _SEVERITIES = {"critical": 0, "high": 1, "medium": 2, "low": 3}
@@ -232,7 +263,7 @@ class _Judge:
         self.explainer = Explainer(frame, evaluator.world)
         self.exemptions, self.today = tuple(exemptions), today
 
-    def findings(self, rows: Iterable[RowStatus]) -> Iterable[Finding]:
+    def findings(self, rows: Iterable[RowStatus]) -> Iterable[tuple[RowStatus, Finding]]:
         """Rows that are pending, firing or holding."""
         for row in rows:
             if row.state == "inactive" or row.since is None:
@@ -240,19 +271,22 @@ class _Judge:
             stale = row.unknown_since if row.truth == UNKNOWN else None
             exemption, expired = self._exemption(row.policy, row.column)
             name = finding_id(row.policy.name, row.column, row.since, self.frame.resolution)
-            yield Finding(
-                name,
-                row.policy,
-                row.column.resource,
-                row.column.owner,
-                self._labels(row.column),
-                row.state,
-                self._time(row.since),
-                None if stale is None else self._time(stale),
-                tuple(self._evidence(item) for item in self._leaves(row)),
-                exemption,
-                expired,
-                self.accounts.waste(name, row, self.evaluator.world),
+            yield (
+                row,
+                Finding(
+                    name,
+                    row.policy,
+                    row.column.resource,
+                    row.column.owner,
+                    self._labels(row.column),
+                    row.state,
+                    self._time(row.since),
+                    None if stale is None else self._time(stale),
+                    self._evidences(row),
+                    exemption,
+                    expired,
+                    self.accounts.waste(name, row, self.evaluator.world),
+                ),
             )
 
     def unknowns(self, rows: Iterable[RowStatus]) -> Iterable[UnknownFinding]:
@@ -262,8 +296,22 @@ class _Judge:
                 continue
             condition, reason = self._reason(row)
             yield UnknownFinding(
-                row.policy, row.column.resource, condition, reason.text, reason.why, reason.samples, reason.of
+                row.policy,
+                row.column.resource,
+                condition,
+                reason.text,
+                reason.why,
+                reason.samples,
+                reason.of,
+                self._alerts(row),
             )
+
+    def _alerts(self, row: RowStatus) -> bool:
+        """Whether a row has been unknown for longer than its policy's `for`, and that is to be told."""
+        if row.policy.on_unknown != "alert" or row.unknown_since is None:
+            return False
+        slots = self.frame.last - row.unknown_since + 1
+        return slots > self.explainer.slots(row.policy.for_seconds) * bool(row.policy.for_seconds)
 
     def nothing(self, rows: list[RowStatus], unknown: list[UnknownFinding]) -> Iterable[str]:
         """Policies that ran on no resource at all; says so as an unknown where none was seen."""
@@ -298,6 +346,17 @@ class _Judge:
             if leaf.truth == UNKNOWN and leaf.unknown is not None:
                 return text, leaf.unknown
         return None, Unknown(Why.UNDEFINED, "unknown")
+
+    def _evidences(self, row: RowStatus) -> tuple[Evidence, ...]:
+        leaves = zip(row.policy.conditions, self._leaves(row), strict=True)
+        return tuple(
+            replace(self._evidence(leaf), note=self._note(condition.signals, row.column.resource))
+            for condition, leaf in leaves
+        )
+
+    def _note(self, signals: Iterable[Signal], resource: ResourceId) -> str | None:
+        remarks = [self.frame.remarks.get((signal.name, resource)) for signal in signals]
+        return "; ".join(dict.fromkeys(remark for remark in remarks if remark)) or None
 
     def _evidence(self, item: tuple[str, Explained]) -> Evidence:
         text, leaf = item

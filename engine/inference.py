@@ -28,7 +28,7 @@ class Signal:
     Attributes:
         policy: its name.
         labels: label -> value of the resource, own and inherited; `job`, `host`, … included.
-        finding: id of the finding, None for an unknown one.
+        finding: id of the finding, None for an unknown one and for one that is over.
         fired_ago: seconds since it last fired; 0 while it fires; None when unknown.
     """
 

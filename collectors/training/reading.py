@@ -142,7 +142,9 @@ class Reading:
         if part.format == "tensorboard":
             apart = folder.name.lower() in _TRAINING_FOLDERS | _EVALUATION_FOLDERS
             return str(folder.parent if apart and folder != Path(self._root) else folder)
-        if part.format == "hf_state" and not training.is_regular(self._root):
+        # A file of another name is a run of its own, however many lie in one folder.
+        named = Path(part.path).name == "trainer_state.json"
+        if part.format == "hf_state" and named and not training.is_regular(self._root):
             inner = _CHECKPOINT.search(folder.name) and folder != Path(self._root)
             return str(folder.parent if inner else folder)
         if part.format == "mlflow":

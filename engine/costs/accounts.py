@@ -41,6 +41,10 @@ class Accounts:
         self._prices[resolution] = Prices(frame, self._book, self._catalogue)
         return priced(frame, self._prices[resolution], self._wanted, self._catalogue)
 
+    def prices(self, resolution: float) -> Prices:
+        """The prices of the frame of a resolution (seconds)."""
+        return self._prices[resolution]
+
     def observer(self, resolution: float, policies: Sequence[Policy]) -> TrueSlots:
         """What the evaluator of a resolution has to tell its truths to."""
         self._slots[resolution] = TrueSlots(policies)
@@ -65,7 +69,7 @@ class Accounts:
         for finding in findings:
             if finding.id in self._assessed:
                 assessed, team = self._assessed[finding.id]
-                cause = finding.policy.cause or UNDECIDED
+                cause = finding.cause or UNDECIDED
                 costed.append(
                     Costed(
                         finding.policy.name, team, cause, assessed.waste, assessed.claims, assessed.parents

@@ -139,6 +139,9 @@ class Readings:
     def _unseen(self, signal: Signal, resource: ResourceId, window: int | None = None) -> Unknown:
         of = window
         samples = 0 if window else None
+        remark = self.frame.remarks.get((signal.name, resource))
+        if remark is not None:
+            return Unknown(Why.UNDEFINED, f"{signal.name.partition('@')[0]}: {remark}", samples, of)
         looks = self.frame.looks.get(signal.collector)
         if signal.name not in self.frame.planes and (looks is None or not (looks == LOOKED).any()):
             if looks is not None and (looks == FAILED).any():

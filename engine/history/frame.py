@@ -96,6 +96,8 @@ class Frame:
         look_reasons: collector -> why its newest failed look failed.
         reasons: bad-reading reasons, indexed by status - BAD.
         late: samples that came after their slot was sealed (counted, kept for backtests).
+        remarks: (signal, resource) -> what is to be said of a reckoned series: which budget it is
+            about, or why there is none.
     """
 
     resolution: float
@@ -108,6 +110,7 @@ class Frame:
     look_reasons: Mapping[str, str] = field(default_factory=dict)
     reasons: tuple[str, ...] = ()
     late: int = 0
+    remarks: Mapping[tuple[str, ResourceId], str] = field(default_factory=dict)
 
     @property
     def last(self) -> int:

@@ -17,13 +17,15 @@ SIGNALS = (
     _COST.gauge("budget.count", "1", "Budgets that hold for it; 0 means that nothing limits it."),
     _RATE.gauge("cost.per_hour", "money/h", "What it costs per hour now."),
     _COST.counter("cost.total", "money", "What it has cost so far, in all six categories."),
-    _COST.counter("cost.compute", "money", "Cost of GPUs and instances."),
+    _COST.counter("cost.compute", "money", "Cost of GPUs and instances, without what is hidden."),
     _COST.counter("cost.storage", "money", "Cost of volumes, buckets and checkpoints."),
     _COST.counter("cost.network", "money", "Cost of data sent between zones, regions and to the internet."),
     _COST.counter("cost.logs", "money", "Cost of logs and metrics."),
     _COST.counter("cost.services", "money", "Cost of databases, queues and other services."),
     _COST.counter(
-        "cost.hidden", "money", "Cost that bought nothing: idle, redone, failed, starting, waiting."
+        "cost.hidden",
+        "money",
+        "Cost of computing that bought nothing: idle, redone, failed, starting, waits.",
     ),
     _COST.counter("cost.idle", "money", "Cost of GPUs that did no work."),
     _COST.counter("cost.failed", "money", "Cost of attempts that failed."),

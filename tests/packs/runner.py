@@ -27,6 +27,8 @@ PACKS = tuple(sorted(path.stem for path in (ROOT / "rules" / "packs").glob("*.ya
 START = datetime(2026, 1, 1, tzinfo=UTC).timestamp()
 _PIECE = re.compile(r"(?P<start>.+?)(?:\+(?P<step>[\d.]+))?x(?P<count>\d+)\Z")
 
+_WORDS = re.compile(r"[\w-]+x\d+(?: [\w-]+x\d+)+")
+
 Table = Mapping[str, Mapping[str, Any]]
 
 
@@ -52,9 +54,11 @@ def policies() -> dict[str, Policy]:
     return {policy.name: policy for found in sets for policy in found.policies}
 
 
-EXAMPLES: dict[str, dict[str, Any]] = yaml.safe_load(
-    (Path(__file__).parent / "examples.yaml").read_text(encoding="utf-8")
-)
+EXAMPLES: dict[str, dict[str, Any]] = {
+    policy: entry
+    for file in sorted(Path(__file__).parent.glob("examples*.yaml"))
+    for policy, entry in yaml.safe_load(file.read_text(encoding="utf-8")).items()
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +85,8 @@ class Example:
 
     def audit(self) -> Audit:
         """What the policy says after the last look."""
-        [found] = [loaded(pack).policies for pack in PACKS if self.policy in _names(pack)]
+        # A pack may bring another one with it.
+        found = next(loaded(pack).policies for pack in PACKS if self.policy in policy_names(pack))
         assert found is not None
         chosen = replace(found, policies=(policies()[self.policy],))
         buffer = SampleBuffer(catalogue(), dict.fromkeys(self._by_collector(), self.interval))
@@ -115,7 +120,8 @@ class Example:
         return found
 
 
-def _names(pack: str) -> set[str]:
+def policy_names(pack: str) -> set[str]:
+    """The policies that a pack holds or brings with it."""
     found = loaded(pack).policies
     return set() if found is None else {policy.name for policy in found.policies}
 
@@ -124,7 +130,8 @@ def _readings(signal: Signal, text: str, looks: int) -> list[Reading | None]:
     if text.startswith("?"):
         return [Bad(text[1:])] * looks
     if signal.is_text:
-        return [text] * looks
+        pieces = _WORDS.fullmatch(text) and [piece.rpartition("x") for piece in text.split(" ")]
+        return [word for word, _, n in pieces for _ in range(int(n))] if pieces else [text] * looks
     readings: list[Reading | None] = []
     for piece in text.split(" ") if "x" in text else [f"{text}x{looks}"]:
         match = _PIECE.match(piece)

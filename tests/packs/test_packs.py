@@ -7,16 +7,18 @@ import re
 from pathlib import Path
 
 import pytest
-from packs.runner import EXAMPLES, PACKS, ROOT, Example, examples, load_here, loaded, policies
+from packs.runner import EXAMPLES, PACKS, ROOT, Example, examples, load_here, loaded, policies, policy_names
 
 from stoploss.actions.registry import action_options
 from stoploss.cli.main import run
 from stoploss.engine.model import UNREADABLE, LabelValue
-from stoploss.rules.policy import Policy
+from stoploss.rules.policy import Correlation, Policy
 
 PAGES = ROOT / "docs" / "policies"
 POLICIES = policies()
 ACTIONS = action_options()
+SILENT = {*policy_names("advice"), "checkpoint-in-progress"}
+"""Policies that tell nobody: what they say is shown as advice, or speaks against an incident."""
 WORKLOADS = ("job", "instance", "service", "process", "gpu", "host")
 SECTIONS = ("Why", "Condition", "Thresholds", "Tune", "Exempt")
 
@@ -29,6 +31,12 @@ def named(kind: str) -> list[object]:
 def acts(policy: Policy) -> bool:
     """Whether a policy does more than tell."""
     return any(ACTIONS[step.action].kind != "notify" for step in policy.steps)
+
+
+def correlations() -> list[Correlation]:
+    """Every correlation of every pack, once."""
+    sets = [found for pack in PACKS if (found := loaded(pack).policies) is not None]
+    return list({item.name: item for found in sets for item in found.correlations}.values())
 
 
 def source(policy: Policy) -> str:
@@ -129,6 +137,10 @@ def test_a_policy_is_careful(policy: Policy) -> None:
     assert policy.contact
     assert policy.runbook == f"docs/policies/{policy.name}.md"
     assert policy.conditions
+    if policy.name in SILENT:
+        assert policy.severity == "low"
+        assert policy.steps == ()
+        return
     assert policy.steps[0].action == "alert"
     assert [step.to for step in policy.steps if step.action == "alert"] == [("owner",)]
     unasked = [step.action for step in policy.steps if step.action not in ("alert", "snapshot")]
@@ -183,3 +195,12 @@ def test_the_exemptions_of_the_pages_load(tmp_path: Path) -> None:
 def test_no_page_is_of_a_policy_that_is_not_there() -> None:
     """The pages are those of the policies, and the index."""
     assert {path.stem for path in PAGES.glob("*.md")} == {*POLICIES, "README"}
+
+
+@pytest.mark.parametrize("correlation", correlations(), ids=lambda item: item.name)
+def test_a_correlation_is_described(correlation: Correlation) -> None:
+    """The index of the policies has a row for each correlation: what it joins, and the cause."""
+    text = (PAGES / "README.md").read_text(encoding="utf-8")
+    joined = " + ".join(f"[{name}]({name}.md)" for name in correlation.all)
+
+    assert f"| {correlation.name} | {joined} | {correlation.join} | {correlation.cause} |" in text

@@ -97,6 +97,7 @@ def _explain_row(
     from stoploss.cli.audit import source_of
     from stoploss.engine.costs.book import book_for
     from stoploss.engine.costs.priced import with_prices
+    from stoploss.engine.derived import derived
     from stoploss.engine.explanation import UnknownResource, explain_row
     from stoploss.reports import explanation
     from stoploss.rules.catalogue import catalogue
@@ -110,7 +111,9 @@ def _explain_row(
     source = source_of(loaded, signals, at=at, watch=None)
     try:
         book = book_for(loaded.prices, loaded.currency)
-        frames = with_prices(loaded, source.frames, book, catalogue())
+        loaded, frames = derived(loaded, source.frames, catalogue())
+        policy = next(item for item in loaded.policies if item.name == name)
+        frames = with_prices(loaded, frames, book, catalogue())
         told = explain_row(policy, resource, frames(policy.resolution), catalogue())
     except UnknownResource as error:
         hint = suggestion(resource, error.names) if error.names else f"no {policy.each} was seen at all"

@@ -20,8 +20,13 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "schema": ("stoploss.cli.schema:schema", "Print the JSON Schema of policy files, for editors."),
     "explain": ("stoploss.cli.explain:explain", "Explain a word, or why a policy fired or did not."),
     "audit": ("stoploss.cli.audit:audit", "One dry pass over this machine or a recording; touches nothing."),
+    "diagnose": (
+        "stoploss.cli.diagnose:diagnose",
+        "The verdict on training logs: what is wrong, why, what it cost.",
+    ),
     "signals": ("stoploss.cli.signals:signals", "List the signals, and what is seen of them here now."),
     "doctor": ("stoploss.cli.doctor:doctor", "Check what stoploss needs here, and say what is missing."),
+    "costs": ("stoploss.cli.costs:costs", "What was used and paid, and what it bought."),
     "prices": ("stoploss.cli.prices:prices", "The price book: what things cost, says who, and since when."),
 }
 

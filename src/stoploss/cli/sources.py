@@ -157,8 +157,9 @@ def _collectors(
     from stoploss.collectors import registry
     from stoploss.collectors.contract import CollectorError, Context
     from stoploss.engine.audit import CollectorStatus
+    from stoploss.engine.losses.signals import conclude
 
-    known = registry.load()
+    known, context = registry.load(), Context(conclude=conclude)
     named = {setting.name: setting for setting in policies.collectors}
     collectors: dict[str, Collector] = {}
     every: dict[str, float] = {}
@@ -169,7 +170,7 @@ def _collectors(
             continue
         setting = named.get(name)
         try:
-            collectors[name] = known.build(name, setting.options if setting else {}, Context())
+            collectors[name] = known.build(name, setting.options if setting else {}, context)
         except CollectorError as error:
             failures.append(CollectorStatus(name, ok=False, reason=error.reason))
             continue

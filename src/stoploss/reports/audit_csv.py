@@ -60,7 +60,7 @@ def _row(finding: Finding) -> Iterator[str]:
     yield _amount(waste.so_far if waste else None)
     yield waste.currency if waste and known else ""
     yield plain((waste.kind or "") if waste else "")
-    yield plain(finding.policy.cause or "")
+    yield plain(finding.cause or "")
     yield plain(" · ".join(evidence(item) for item in finding.evidence))
     yield plain(finding.exemption.reason if finding.exemption else "")
 

@@ -8,8 +8,10 @@ from collections import Counter
 from datetime import datetime
 from typing import Any
 
+from stoploss.engine.advice import Advice
 from stoploss.engine.audit import Audit, Evidence, Finding, UnknownFinding
 from stoploss.engine.costs.model import Totals, Waste
+from stoploss.engine.incidents import Incident
 
 
 def render(audit: Audit) -> str:
@@ -27,7 +29,7 @@ def as_dict(audit: Audit) -> dict[str, Any]:
         "summary": _summary(audit),
         "findings": [_finding(finding) for finding in audit.findings],
         "unknown": [_unknown(item) for item in audit.unknown],
-        "incidents": [],
+        "incidents": [_incident(item) for item in audit.incidents],
         "decisions": [],
         "totals": _totals(audit.totals),
         "collectors": [
@@ -71,13 +73,43 @@ def _finding(finding: Finding) -> dict[str, Any]:
         "since": instant(finding.since),
         "stale_since": instant(finding.stale_since) if finding.stale_since else None,
         "evidence": [_evidence(item) for item in finding.evidence],
-        "cause": finding.policy.cause,
-        "advice": [],
+        "cause": finding.cause,
+        "advice": [_advice(item) for item in finding.advice],
         "waste": _waste(finding.waste),
         "exemption": None
         if exemption is None
         else {"reason": exemption.reason, "owner": exemption.owner, "expires": exemption.expires},
         "expired_exemption": expired.expires if expired else None,
+    }
+
+
+def _advice(item: Advice) -> dict[str, Any]:
+    return {
+        "id": item.id,
+        "change": item.change,
+        "why": item.why,
+        "saves_per_hour": _money(item.saves_per_hour),
+        "currency": item.currency,
+        "risk": item.risk,
+        "check": item.check,
+    }
+
+
+def _incident(item: Incident) -> dict[str, Any]:
+    """What its findings lose is settled: each billable thing and instant counts once."""
+    return {
+        "id": item.id,
+        "name": item.name,
+        "cause": item.cause,
+        "between": list(item.between),
+        "join": {"label": item.label, "value": item.value},
+        "policies": list(item.policies),
+        "findings": list(item.findings),
+        "unknown": list(item.unknown),
+        "undecided": item.undecided,
+        "since": instant(item.since),
+        "why": item.why,
+        "waste": _amounts(item.totals),
     }
 
 
@@ -96,6 +128,16 @@ def _waste(waste: Waste | None) -> dict[str, Any]:
 
 
 def _totals(totals: Totals) -> dict[str, Any]:
+    """The sums, and what burns now by policy, team and cause."""
+    return {
+        **_amounts(totals),
+        "by_policy": {name: _money(amount) for name, amount in totals.by_policy.items()},
+        "by_team": {name: _money(amount) for name, amount in totals.by_team.items()},
+        "by_cause": {name: _money(amount) for name, amount in totals.by_cause.items()},
+    }
+
+
+def _amounts(totals: Totals) -> dict[str, Any]:
     """Sums by price kind, which are never added up; null where nothing has a price."""
     kinds = totals.by_kind.items()
     return {
@@ -104,9 +146,6 @@ def _totals(totals: Totals) -> dict[str, Any]:
         "saves_per_hour": {kind: _money(amount.saves_per_hour) for kind, amount in kinds} or None,
         "currency": totals.currency,
         "without_price": totals.without_price,
-        "by_policy": {name: _money(amount) for name, amount in totals.by_policy.items()},
-        "by_team": {name: _money(amount) for name, amount in totals.by_team.items()},
-        "by_cause": {name: _money(amount) for name, amount in totals.by_cause.items()},
     }
 
 
@@ -127,6 +166,7 @@ def _evidence(item: Evidence) -> dict[str, Any]:
         "samples": item.samples,
         "of": item.of,
         **extra,
+        **({"note": item.note} if item.note else {}),
     }
 
 
@@ -138,6 +178,7 @@ def _unknown(item: UnknownFinding) -> dict[str, Any]:
         "condition": item.condition,
         "reason": item.reason,
         "code": item.why.value,
+        "alert": item.alert,
         "samples": item.samples,
         "of": item.of,
     }

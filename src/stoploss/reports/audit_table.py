@@ -13,6 +13,7 @@ from stoploss.engine.audit import Audit, Evidence, Finding
 from stoploss.engine.costs.money import figure, money
 from stoploss.engine.evaluation.kleene import TRUE
 from stoploss.engine.model import ResourceId
+from stoploss.reports import audit_causes
 from stoploss.rules.units import SYMBOLS, format_duration, format_value
 
 WIDTH = 80
@@ -29,7 +30,8 @@ def render(audit: Audit, *, follow_up: str | None = None, shown: int = SHOWN) ->
 
     `follow_up` is a command that says more about the first finding; `shown` limits the rows.
     """
-    body = [*_findings(audit, shown), *_unknown(audit, shown), *_unpriced(audit, shown)]
+    causes = audit_causes.lines(audit, WIDTH)
+    body = [*_findings(audit, shown), *causes, *_unknown(audit, shown), *_unpriced(audit, shown)]
     lines = [*_head(audit), "", *body, *_foot(audit)]
     if follow_up:
         lines += [f"next: {follow_up}"]
@@ -108,7 +110,7 @@ def _row(audit: Audit, finding: Finding) -> list[str]:
     policy, resource = _cut(finding.policy.name, _POLICY), _resource(finding.resource)
     first = (
         f"{now:>7} {so_far:>9}  {_age(audit.at - finding.since):<7}  "
-        f"{policy:<{_POLICY}} {resource:<{_RESOURCE}} {finding.policy.cause or 'undecided'}"
+        f"{policy:<{_POLICY}} {resource:<{_RESOURCE}} {finding.cause or 'undecided'}"
     )
     word, colour = finding.policy.severity, COLOURS.get(finding.policy.severity)
     if finding.exemption is not None or finding.state == "pending":
@@ -153,7 +155,7 @@ def evidence(item: Evidence) -> str:
     if item.value is None:
         return item.condition
     shown = item.value if isinstance(item.value, str) else format_value(item.value, item.unit or "1")
-    return f"{item.condition}: {shown}"
+    return f"{item.condition}: {shown}" + (f" ({item.note})" if item.note else "")
 
 
 def _unknown(audit: Audit, shown: int) -> list[str]:

@@ -212,7 +212,7 @@ def _breakdowns(audit: Audit) -> tuple[Breakdown, ...]:
         sums = [
             Counter(finding.policy.name for finding in firing),
             Counter(finding.labels.get("team", "no team") for finding in firing),
-            Counter(finding.policy.cause or "undecided" for finding in firing),
+            Counter(finding.cause or "undecided" for finding in firing),
         ]
         unit = "findings"
     titles = ("By policy", "By team", "By cause")

@@ -36,7 +36,8 @@ def _facts(pack: str, policy: dict[str, Any]) -> Iterator[tuple[str, str]]:
     for key in ("for", "severity", "cause"):
         if key in policy:
             yield key, str(policy[key])
-    yield "then", ", ".join(_step(step) for step in policy["then"])
+    if "then" in policy:
+        yield "then", ", ".join(_step(step) for step in policy["then"])
     yield "page", policy["runbook"]
 
 

@@ -72,8 +72,8 @@ from stoploss.collectors import mounts, path_labels
 from stoploss.collectors.checkpoint_census import Census
 from stoploss.collectors.checkpoint_jobs import Job, Member
 from stoploss.collectors.checkpoints_options import Options, Place
-from stoploss.collectors.contract import Collector, CollectorError, Context
-from stoploss.collectors.walking import ENTRY_LIMIT, TIME_LIMIT, Tree, notes_of, shown, walk_all
+from stoploss.collectors.contract import Collector, Context
+from stoploss.collectors.walking import ENTRY_LIMIT, TIME_LIMIT, Tree, notes_of, shown, walk_or_fail
 from stoploss.engine.model import Bad, LabelValue, Look, Reading, ResourceId, Sample
 
 NAME = "checkpoints"
@@ -100,10 +100,7 @@ class CheckpointsCollector:
         Raises:
             CollectorError: none of the folders can be read.
         """
-        walk_all(self._trees, self.time_limit)
-        failed = [tree for tree in self._trees if tree.trouble]
-        if len(failed) == len(self._trees):
-            raise CollectorError("; ".join(f"{tree.trouble}: {shown(tree.root)}" for tree in failed))
+        walk_or_fail(self._trees, self.time_limit)
         notes = [*notes_of(NAME, self._trees), *_census_notes(self._trees)]
         found = self._jobs(at)
         reason = self._unsure()

@@ -6,7 +6,7 @@ from typing import Annotated, ClassVar, Literal, get_args
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
 
-from stoploss.collectors.contract import CollectorOptions, Interval
+from stoploss.collectors.contract import HostOptions, Interval
 from stoploss.collectors.path_labels import Template
 from stoploss.collectors.storage_options import AbsolutePath, path_or_settings, place_schema, some
 
@@ -29,7 +29,7 @@ AnyPlace = Annotated[
 ]
 
 
-class Options(CollectorOptions):
+class Options(HostOptions):
     """What `collectors: checkpoints:` takes."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True)
@@ -47,9 +47,4 @@ class Options(CollectorOptions):
         default=None,
         alias="failure-domain",
         description="`process`, `host`, `rack`, `zone` or `region`: what the checkpoints would be lost with",
-    )
-    name: str | None = Field(
-        default=None,
-        min_length=1,
-        description="name of this host; the machine's own hostname where it is left out",
     )

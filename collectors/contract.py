@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, ClassVar, Protocol
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, PlainSerializer, WithJsonSchema
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer, WithJsonSchema
 
 from stoploss.engine.model import Look, TrainingLog
 from stoploss.rules.units import QuantityError, parse_duration
@@ -69,6 +69,16 @@ class CollectorOptions(BaseModel):
 
     default_every: ClassVar[float] = 60.0
     every: Interval = default_every
+
+
+class HostOptions(CollectorOptions):
+    """The options of a collector whose readings bear the name of this machine."""
+
+    name: str | None = Field(
+        default=None,
+        min_length=1,
+        description="name of this host; the machine's own hostname where it is left out",
+    )
 
 
 @dataclass(frozen=True, slots=True)

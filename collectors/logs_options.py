@@ -6,7 +6,7 @@ from typing import Annotated, ClassVar
 
 from pydantic import AfterValidator, Field
 
-from stoploss.collectors.contract import CollectorOptions, Interval
+from stoploss.collectors.contract import HostOptions, Interval
 from stoploss.collectors.path_labels import Template
 from stoploss.collectors.storage_options import absolute, some
 from stoploss.rules.units import QuantityError
@@ -18,7 +18,7 @@ def _log(pattern: str) -> str:
     return pattern
 
 
-class Options(CollectorOptions):
+class Options(HostOptions):
     """What `collectors: logs:` takes."""
 
     default_every: ClassVar[float] = 60.0
@@ -29,9 +29,4 @@ class Options(CollectorOptions):
     job: Template | None = Field(
         default=None,
         description="which folders name the job, such as `/runs/{job}`; else the process that writes",
-    )
-    name: str | None = Field(
-        default=None,
-        min_length=1,
-        description="name of this host; the machine's own hostname where it is left out",
     )

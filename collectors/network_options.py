@@ -6,19 +6,14 @@ from typing import ClassVar
 
 from pydantic import Field
 
-from stoploss.collectors.contract import CollectorOptions, Interval
+from stoploss.collectors.contract import HostOptions, Interval
 
 
-class Options(CollectorOptions):
+class Options(HostOptions):
     """What `collectors: network:` takes."""
 
     default_every: ClassVar[float] = 60.0
     every: Interval = Field(default=60.0, description="time between two looks")
-    name: str | None = Field(
-        default=None,
-        min_length=1,
-        description="name of this host; the machine's own hostname where it is left out",
-    )
     interfaces: tuple[str, ...] = Field(
         default=(),
         description="patterns of the interfaces to add up, such as `eth*`; all physical ones where left out",

@@ -49,9 +49,9 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from stoploss.collectors import mounts, volumes
-from stoploss.collectors.contract import Collector, CollectorError, Context
+from stoploss.collectors.contract import Collector, Context
 from stoploss.collectors.storage_options import Options, Place
-from stoploss.collectors.walking import ENTRY_LIMIT, TIME_LIMIT, Tree, notes_of, shown, walk_all
+from stoploss.collectors.walking import ENTRY_LIMIT, TIME_LIMIT, Tree, notes_of, shown, walk_or_fail
 from stoploss.engine.model import Bad, Look, Reading, ResourceId, Sample
 
 if TYPE_CHECKING:
@@ -150,10 +150,7 @@ class StorageCollector:
         Raises:
             CollectorError: none of the folders can be read.
         """
-        walk_all(self._trees, self.time_limit)
-        failed = [tree for tree in self._trees if tree.trouble]
-        if len(failed) == len(self._trees):
-            raise CollectorError("; ".join(f"{tree.trouble}: {shown(tree.root)}" for tree in failed))
+        walk_or_fail(self._trees, self.time_limit)
         mounted = mounts.mounts()
         usages = self._usages(mounted)
         samples: list[Sample] = []

@@ -7,7 +7,7 @@ from typing import Annotated, ClassVar, Literal, TypeVar, get_args
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema
 
-from stoploss.collectors.contract import CollectorOptions, Interval
+from stoploss.collectors.contract import HostOptions, Interval
 from stoploss.rules.units import QuantityError
 
 P = TypeVar("P")
@@ -75,16 +75,11 @@ AnyPlace = Annotated[
 ]
 
 
-class Options(CollectorOptions):
+class Options(HostOptions):
     """What `collectors: storage:` takes."""
 
     default_every: ClassVar[float] = 900.0
     every: Interval = Field(default=900.0, description="time between two looks")
     paths: Annotated[tuple[AnyPlace, ...], AfterValidator(some)] = Field(
         description="folders: each a path, or `{path, role, tier}`"
-    )
-    name: str | None = Field(
-        default=None,
-        min_length=1,
-        description="name of this host; the machine's own hostname where it is left out",
     )

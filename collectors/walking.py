@@ -17,6 +17,7 @@ from threading import Event
 from typing import Generic, Protocol, TypeVar
 
 from stoploss.collectors.background import in_background
+from stoploss.collectors.contract import CollectorError
 
 TIME_LIMIT = 5.0
 """Seconds that a look walks."""
@@ -322,6 +323,18 @@ def walk_all(trees: Sequence[Tree[V]], time_limit: float = TIME_LIMIT, grace: fl
     for tree in trees:
         if tree.hangs:
             tree.trouble = "the folder does not answer"
+
+
+def walk_or_fail(trees: Sequence[Tree[V]], time_limit: float) -> None:
+    """Let all trees go on, as `walk_all` does.
+
+    Raises:
+        CollectorError: none of them can be read.
+    """
+    walk_all(trees, time_limit)
+    failed = [tree for tree in trees if tree.trouble]
+    if len(failed) == len(trees):
+        raise CollectorError("; ".join(f"{tree.trouble}: {shown(tree.root)}" for tree in failed))
 
 
 def notes_of(name: str, trees: Sequence[Tree[V]]) -> tuple[str, ...]:

@@ -7,7 +7,7 @@ from typing import Annotated, ClassVar
 from pydantic import AfterValidator, ConfigDict, Field
 from pydantic_core import PydanticCustomError
 
-from stoploss.collectors.contract import CollectorOptions, Interval
+from stoploss.collectors.contract import HostOptions, Interval
 from stoploss.collectors.path_labels import Template
 
 
@@ -21,7 +21,7 @@ def _usable(pattern: str) -> str:
     return pattern
 
 
-class Options(CollectorOptions):
+class Options(HostOptions):
     """What `collectors: training:` takes."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True)
@@ -42,9 +42,4 @@ class Options(CollectorOptions):
         default=86400.0,
         alias="max-age",
         description="a log that was not written for so long, and that no process has open, is over",
-    )
-    name: str | None = Field(
-        default=None,
-        min_length=1,
-        description="name of this host; the machine's own hostname where it is left out",
     )

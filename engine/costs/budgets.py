@@ -17,6 +17,7 @@ from zoneinfo import ZoneInfo
 import numpy as np
 
 from stoploss.engine.costs.accrual import Accrual
+from stoploss.engine.costs.money import money
 from stoploss.engine.costs.sights import Sights
 from stoploss.engine.evaluation.evaluator import Evaluator
 from stoploss.engine.evaluation.kleene import TRUE, Bools, Floats, Truths
@@ -313,3 +314,23 @@ def highest(found: Sequence[Standing], frame: Frame) -> tuple[Floats, Floats, Fl
         np.where(np.isfinite(foreseen), foreseen, np.nan),
         np.where(known, limits[fullest], np.nan),
     )
+
+
+def outlook(item: Standing, hours: float, resolution: float, currency: str) -> str:
+    """Whether a run gets to its target within a budget, at its use of the last hour, in words.
+
+    Args:
+        item: the budget.
+        hours: until the target, by the forecast.
+        resolution: seconds per slot.
+        currency: ISO code of money.
+    """
+    back = min(len(item.spent) - 1, max(1, round(3600 / resolution)))
+    gained = float(item.spent[-1] - item.spent[-1 - back]) if back else 0.0
+    needs = hours * gained / (back * resolution / 3600) if back else 0.0
+    left = max(0.0, item.limit - float(item.spent[-1]))
+    if item.in_money:
+        amounts = f"{money(needs, currency)} to its target, {money(left, currency)} left"
+    else:
+        amounts = f"{needs:,.4g} GPU-hours to its target, {left:,.4g} left"
+    return f"{amounts}: {'gets there' if needs <= left else 'will not get there'}"

@@ -13,7 +13,7 @@ import numpy as np
 
 from stoploss.engine.costs.accrual import accrue
 from stoploss.engine.costs.book import Book, book_for
-from stoploss.engine.costs.budgets import Standing, changed, highest, standings
+from stoploss.engine.costs.budgets import Standing, changed, highest, outlook, standings
 from stoploss.engine.costs.figures import Figures, Foreknown, figures_of
 from stoploss.engine.costs.goodput import classify
 from stoploss.engine.costs.money import money
@@ -192,6 +192,8 @@ def _told(known: Foreknown, plain: str, held: list[Standing], values: Floats) ->
     newest = [-1.0 if np.isnan(share[-1]) else float(share[-1]) for share in shares]
     item = held[int(np.argmax(newest))]
     text = f"budget {item.budget.name}: {amount_told(item, known.currency)}"
+    if plain == "budget.used" and (hours := known.to_target(item.resource)) is not None:
+        text += f"; {outlook(item, hours, known.frame.resolution, known.currency)}"
     if plain == "budget.projected":
         if item.reported is not None:
             share, age = item.reported

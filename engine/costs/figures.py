@@ -208,6 +208,15 @@ class Foreknown:
         start = min((self.world.tables[resource.kind].columns[at].start for at in columns), default=0)
         return np.where(np.arange(self.frame.slots) + self.frame.first >= start, value, np.nan)
 
+    def to_target(self, resource: ResourceId) -> float | None:
+        """Hours until the declared target, by the newest forecast; None without one."""
+        plane = self.frame.planes.get("loss.forecast.time_to_target")
+        if plane is None or resource not in plane.series:
+            return None
+        values = plane.values[:, plane.series.index(resource)]
+        known = values[~np.isnan(values)]
+        return float(known[-1]) / 3600.0 if len(known) else None
+
     def moment(self, seconds: float) -> str:
         """An instant by the policy set's clock."""
         return f"{datetime.fromtimestamp(seconds, self._zone):%Y-%m-%d %H:%M}"

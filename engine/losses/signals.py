@@ -88,6 +88,21 @@ def conclude(log: TrainingLog, now: float | None) -> dict[str, float | str]:
     return readings(judge(log, now=now), planned if isinstance(planned, float) else None)
 
 
+def nearness(verdict: LossVerdict, target: str | float | None) -> str | None:
+    """How near a run is to its target, in words; None without any record."""
+    best = verdict.best
+    if best is None:
+        return None
+    told = f"best {best.value:.4g} at step {best.step:,.0f}"
+    if not isinstance(target, float):
+        return f"{told}, no target is declared"
+    if verdict.verdict == "converged":
+        return f"{told}, target {target:.4g} reached"
+    ahead = verdict.numbers.forecast
+    steps = f"about {ahead.steps:,.0f} steps" if ahead is not None else "the trend does not lead there"
+    return f"{told}, {abs(best.value - target):.4g} from the target {target:.4g}: {steps}"
+
+
 def with_verdicts(
     policies: PolicySet, frames: Callable[[float], Frame], catalogue: Catalogue
 ) -> Callable[[float], Frame]:
@@ -112,6 +127,7 @@ class _Job:
         step: the newest training step.
         time: when the newest record was read, in seconds since the epoch.
         said: the newest readings, and `concluded`, when they were.
+        near: how near its loss is, in words.
     """
 
     run: LiveRun = field(default_factory=LiveRun)
@@ -121,6 +137,7 @@ class _Job:
     time: float = math.nan
     said: dict[str, float | str] = field(default_factory=dict)
     concluded: float = math.nan
+    near: str | None = None
 
     def take(self, values: Iterable[tuple[str, float]], now: float) -> dict[str, Curve]:
         """What is new among the values of a look, as curves of one record each."""
@@ -171,7 +188,9 @@ class LossSignals:
         if COLLECTOR in looks:
             looks.setdefault("derived", looks[COLLECTOR])
             cadence.setdefault("derived", cadence.get(COLLECTOR, 1))
-        return replace(frame, planes=planes, looks=looks, look_cadence=cadence)
+        near = {("loss.verdict", job): state.near for job, state in self._jobs.items() if state.near}
+        remarks = {**near, **frame.remarks}
+        return replace(frame, planes=planes, looks=looks, look_cadence=cadence, remarks=remarks)
 
     def _follow(
         self,
@@ -234,7 +253,9 @@ def _conclude(
         state.time = now
     if curves or now - state.time > _PAUSE:
         total = state.facts.get("total_steps")
-        state.said = readings(state.run.verdict(now), total if isinstance(total, float) else None)
+        verdict = state.run.verdict(now)
+        state.said = readings(verdict, total if isinstance(total, float) else None)
+        state.near = nearness(verdict, state.facts.get("target"))
         state.concluded = now
     said = dict(state.said)
     since = said.get("loss.since_best")

@@ -28,6 +28,7 @@ from stoploss.engine.heatmap import HeatMap, heat_map
 from stoploss.engine.history.frame import Frame
 from stoploss.engine.incidents import Incident
 from stoploss.engine.model import UNREADABLE, ResourceId
+from stoploss.engine.promises import Promise
 from stoploss.rules.catalogue import Catalogue, Signal
 from stoploss.rules.policy import Exemption, Policy, PolicySet
 
@@ -133,6 +134,7 @@ class Audit:
     totals: Totals = field(default_factory=Totals)
     heat: HeatMap | None = None
     incidents: tuple[Incident, ...] = ()
+    promises: tuple[Promise, ...] = ()
 
     @property
     def firing(self) -> tuple[Finding, ...]:
@@ -203,6 +205,7 @@ def audit(
         accounts.notes(today),
         heat=heat,
         incidents=incidents,
+        promises=conclusions.promises,
     )
     return replace(result, totals=accounts.totals(result.firing))
 

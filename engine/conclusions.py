@@ -10,6 +10,7 @@ from stoploss.engine.costs.accounts import Accounts
 from stoploss.engine.evaluation.evaluator import Episode, RowStatus
 from stoploss.engine.evaluation.explain_numbers import NumberExplainer
 from stoploss.engine.incidents import Incident, Incidents, explained, priced
+from stoploss.engine.promises import Promise, Promises
 from stoploss.rules.catalogue import Catalogue
 from stoploss.rules.policy import PolicySet
 
@@ -24,6 +25,7 @@ class Conclusions:
         self._incidents = Incidents(policies.correlations)
         self._advisor = Advisor(catalogue)
         self._accounts = accounts
+        self._promises = Promises(catalogue)
 
     def take(
         self,
@@ -40,6 +42,7 @@ class Conclusions:
         prices = self._accounts.prices(explainer.frame.resolution)
         self._incidents.take(explainer, episodes, rows, found)
         self._advisor.take(explainer, prices, found)
+        self._promises.take(explainer, prices, episodes, rows)
         return [finding for _, finding in found]
 
     def drawn(self, findings: Sequence[Finding]) -> tuple[tuple[Finding, ...], tuple[Incident, ...]]:
@@ -47,3 +50,8 @@ class Conclusions:
         incidents = self._incidents.joined(findings)
         told = self._advisor.advised(explained(findings, incidents))
         return told, priced(incidents, told, self._accounts)
+
+    @property
+    def promises(self) -> tuple[Promise, ...]:
+        """Advice that was taken: what it promised, and what it brought."""
+        return tuple(self._promises.found)

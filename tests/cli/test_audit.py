@@ -255,7 +255,9 @@ def test_ctrl_c_ends_a_watch_and_not_the_audit(tmp_path: Path) -> None:
     child = subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=os.environ
     )
-    time.sleep(3)
+    assert child.stderr is not None
+    assert child.stderr.readline().startswith("watching for 10m")
+    time.sleep(0.3)
     child.send_signal(signal.SIGINT)
     out, err = child.communicate(timeout=20)
 

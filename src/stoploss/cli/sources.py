@@ -206,7 +206,10 @@ def _is_due(at: float, every: float, *, first: bool) -> bool:
 def _watch(look: Callable[[float], None], begun: float, watch: float, step: float) -> None:
     """Look again at every multiple of the shortest interval; Ctrl-C ends the watch, not the audit."""
     from stoploss.engine import clock
+    from stoploss.rules.units import format_duration
 
+    told = format_duration(watch).replace(" ", "")
+    click.echo(f"watching for {told}; Ctrl-C ends it and evaluates what was seen", err=True)
     step = max(1.0, round(step))
     at = (begun // step + 1) * step
     try:

@@ -13,6 +13,7 @@ from stoploss.engine.audit import Audit
 from stoploss.engine.costs.model import Totals
 from stoploss.engine.costs.money import money
 from stoploss.engine.incidents import Incident
+from stoploss.engine.promises import Promise
 
 SHOWN = 5
 """Incidents, and pieces of advice, that a person at a terminal is shown."""
@@ -39,10 +40,11 @@ class Told:
 
 @dataclass(frozen=True, slots=True)
 class Causes:
-    """All incidents and all advice of an audit, the dearest first."""
+    """All incidents and all advice of an audit, the dearest first, and the advice that was taken."""
 
     incidents: tuple[Told, ...]
     advice: tuple[Told, ...]
+    promises: tuple[Told, ...]
 
 
 def causes(audit: Audit) -> Causes:
@@ -50,7 +52,9 @@ def causes(audit: Audit) -> Causes:
     # What is undecided comes after what is known.
     incidents = sorted(audit.incidents, key=lambda item: (item.undecided, -_now(item.totals)))
     advice = sorted(_advice(audit), key=lambda item: -(item.saves_per_hour or 0.0))
-    return Causes(tuple(map(_incident, incidents)), tuple(map(_told, advice)))
+    return Causes(
+        tuple(map(_incident, incidents)), tuple(map(_told, advice)), tuple(map(_promise, audit.promises))
+    )
 
 
 def lines(audit: Audit, width: int) -> list[str]:
@@ -59,7 +63,11 @@ def lines(audit: Audit, width: int) -> list[str]:
     saving = tuple(
         replace(item, amount=f"saves {item.amount}") if item.amount else item for item in found.advice
     )
-    return [*_section("INCIDENTS", found.incidents, width), *_section("ADVICE", saving, width)]
+    return [
+        *_section("INCIDENTS", found.incidents, width),
+        *_section("ADVICE", saving, width),
+        *_section("ADVICE TAKEN", found.promises, width),
+    ]
 
 
 def _section(title: str, rows: tuple[Told, ...], width: int) -> Iterator[str]:
@@ -93,6 +101,15 @@ def _told(item: Advice) -> Told:
     notes = (f"risk: {item.risk}", f"check: {item.check}")
     _, _, about = item.id.partition(":")
     return Told(about.replace("/", " ", 1), amount, item.change, item.why, notes)
+
+
+def _promise(item: Promise) -> Told:
+    promised, got = (
+        "unknown" if amount is None else f"{money(amount, item.currency)}/h"
+        for amount in (item.promised, item.got)
+    )
+    about = f"experiment {item.experiment}, job {item.after} after {item.before}"
+    return Told(about, f"promised {promised}, got {got}", item.change, item.why)
 
 
 def _advice(audit: Audit) -> tuple[Advice, ...]:

@@ -12,6 +12,7 @@ from stoploss.engine.advice import Advice
 from stoploss.engine.audit import Audit, Evidence, Finding, UnknownFinding
 from stoploss.engine.costs.model import Totals, Waste
 from stoploss.engine.incidents import Incident
+from stoploss.engine.promises import Promise
 
 
 def render(audit: Audit) -> str:
@@ -30,6 +31,7 @@ def as_dict(audit: Audit) -> dict[str, Any]:
         "findings": [_finding(finding) for finding in audit.findings],
         "unknown": [_unknown(item) for item in audit.unknown],
         "incidents": [_incident(item) for item in audit.incidents],
+        "promises": [_promise(item) for item in audit.promises],
         "decisions": [],
         "totals": _totals(audit.totals),
         "collectors": [
@@ -152,6 +154,20 @@ def _amounts(totals: Totals) -> dict[str, Any]:
 def _money(amount: float | None) -> float | None:
     """Without the digits that only binary fractions have."""
     return None if amount is None else round(amount, 6)
+
+
+def _promise(item: Promise) -> dict[str, Any]:
+    return {
+        "policy": item.policy,
+        "experiment": item.experiment,
+        "before": item.before,
+        "after": item.after,
+        "change": item.change,
+        "promised_per_hour": item.promised,
+        "got_per_hour": item.got,
+        "currency": item.currency,
+        "why": item.why,
+    }
 
 
 def _evidence(item: Evidence) -> dict[str, Any]:

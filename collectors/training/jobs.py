@@ -11,6 +11,7 @@ from itertools import pairwise
 from stoploss.collectors.training import names
 from stoploss.collectors.training.following import Log
 from stoploss.engine.model import Bad, Curve, Reading, TrainingLog
+from stoploss.rules.catalogue import catalogue
 
 PRIMARY = ("train.loss", "eval.loss", "eval.metric", "train.grad_norm", "train.lr")
 """The curve whose steps are those of the job: the first of these that is logged."""
@@ -80,6 +81,9 @@ def job_readings(job: Job, run: TrainingLog | None, logs: Sequence[Log]) -> dict
     planned = run.facts.get("total_steps")
     if isinstance(planned, float | int) and planned > 0:
         readings["train.steps_planned"] = float(planned)
+    phase = run.facts.get("phase")
+    if phase in catalogue()["job.phase"].values:
+        readings["job.phase"] = str(phase)
     curve = next((run.curves[signal] for signal in PRIMARY if signal in run.curves), None)
     if curve is not None:
         readings |= _steps(curve)

@@ -68,6 +68,9 @@ class JsonLinesReader(LineReader):
         # A summary of the whole run is no step of it.
         if "train_runtime" in record:
             return
+        phase = record.get("job.phase")
+        if isinstance(phase, str):
+            self.facts[self.run]["phase"] = phase
         values: dict[str, float] = {}
         time = NAN
         for name, raw in _flat(record):

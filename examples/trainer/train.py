@@ -3,11 +3,17 @@
     python examples/trainer/train.py --out run.jsonl                       # healthy
     python examples/trainer/train.py --out run.jsonl --lr 6 --steps 1000   # oscillates: steps too long
     python examples/trainer/train.py --out run.jsonl --init 0.01           # flat: the gradient vanishes
+    python examples/trainer/train.py --out run.jsonl --checkpoint-dir kept          # saves when asked
+    python examples/trainer/train.py --out run.jsonl --checkpoint-dir kept --resume # goes on from there
 
 A network of tanh layers learns by stochastic gradient descent which of ten classes a point belongs
 to; a fixed network drew the classes. One line is `{"step", "loss", "lr", "grad_norm"}`, every
 `--eval-every` steps with `"eval_loss"` on points that are never trained on. The same options
 and seed give the same file.
+
+It does what it is asked for, by `.stoploss/request.json` beside the log or by SIGUSR1: after the step it
+saves a checkpoint, and ends if asked to stop or started with `--stop-after-save`. A run that goes on from a
+checkpoint has the losses that it would have had without the pause.
 """
 
 from __future__ import annotations
@@ -16,12 +22,17 @@ import argparse
 import json
 import sys
 from collections.abc import Iterator
+from contextlib import nullcontext
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 
+import checkpoints
 import numpy as np
 import numpy.typing as npt
+
+import stoploss
+from stoploss.training.callbacks import obey
 
 Floats = npt.NDArray[np.float64]
 
@@ -86,22 +97,73 @@ def _cross_entropy(logits: Floats, classes: npt.NDArray[np.intp]) -> float:
     return float(np.mean(total - logits[np.arange(len(classes)), classes]))
 
 
-def train(options: Options) -> Iterator[dict[str, float]]:
-    """The records of a run, one a step."""
-    random = np.random.default_rng(options.seed)
-    points = random.normal(size=(TRAINED_ON + HELD_OUT, INPUTS))
-    classes = Network(random, 1.5).forward(points)[-1].argmax(axis=1)
-    network = Network(random, options.init)
-    for step in range(1, options.steps + 1):
-        chosen = random.integers(0, TRAINED_ON, options.batch)
-        loss, gradients = network.gradients(points[chosen], classes[chosen])
-        norm = float(np.sqrt(sum(float(np.vdot(gradient, gradient)) for gradient in gradients)))
-        for weight, gradient in zip(network.weights, gradients, strict=True):
-            weight -= options.lr * gradient
-        record = {"step": step, "loss": loss, "lr": options.lr, "grad_norm": norm}
-        if step % options.eval_every == 0:
-            record["eval_loss"] = network.loss(points[TRAINED_ON:], classes[TRAINED_ON:])
-        yield record
+class Training:
+    """A run that can be saved after any step."""
+
+    def __init__(self, options: Options) -> None:
+        self.options = options
+        self.random = np.random.default_rng(options.seed)
+        self.points = self.random.normal(size=(TRAINED_ON + HELD_OUT, INPUTS))
+        self.classes = Network(self.random, 1.5).forward(self.points)[-1].argmax(axis=1)
+        self.network = Network(self.random, options.init)
+        self.step = self.saved = 0
+
+    def records(self) -> Iterator[dict[str, float]]:
+        """Do the steps that are left, and tell a record of each."""
+        options, network = self.options, self.network
+        while self.step < options.steps:
+            self.step += 1
+            chosen = self.random.integers(0, TRAINED_ON, options.batch)
+            loss, gradients = network.gradients(self.points[chosen], self.classes[chosen])
+            norm = float(np.sqrt(sum(float(np.vdot(gradient, gradient)) for gradient in gradients)))
+            for weight, gradient in zip(network.weights, gradients, strict=True):
+                weight -= options.lr * gradient
+            record = {"step": self.step, "loss": loss, "lr": options.lr, "grad_norm": norm}
+            if self.step % options.eval_every == 0:
+                record["eval_loss"] = network.loss(self.points[TRAINED_ON:], self.classes[TRAINED_ON:])
+            yield record
+
+    def save(self, folder: Path | None) -> Path:
+        """Save all that the next step depends on."""
+        if folder is None:
+            raise ValueError("the run was started without --checkpoint-dir")
+        path = checkpoints.save(folder, self.step, self.network.weights, self.random.bit_generator.state)
+        self.saved = self.step
+        return path
+
+    def resume(self, folder: Path) -> None:
+        """Go on from the newest complete checkpoint, where there is one."""
+        newest = checkpoints.newest(folder)
+        if newest is not None:
+            self.step, self.network.weights, self.random.bit_generator.state = checkpoints.load(newest)
+
+
+@dataclass(frozen=True, slots=True)
+class Keeping:
+    """Where checkpoints are kept, and what is done with them."""
+
+    checkpoint_dir: Path | None
+    resume: bool
+    stop_after_save: bool
+
+
+def run(options: Options, keeping: Keeping, out: Path | None) -> None:
+    """Train, log, and do what is asked for."""
+    stoploss.listen()
+    training = Training(options)
+    if keeping.resume and keeping.checkpoint_dir is not None:
+        training.resume(keeping.checkpoint_dir)
+    run_dir = out.parent if out is not None else None
+    mode = "a" if training.step else "w"
+    with out.open(mode, encoding="utf-8") if out is not None else nullcontext(sys.stdout) as stream:
+        for record in training.records():
+            print(json.dumps(record), file=stream, flush=True)
+            request = stoploss.requested(run_dir)
+            if request is None:
+                continue
+            asked_to_stop = obey(request, lambda: training.save(keeping.checkpoint_dir), training.step)
+            if asked_to_stop or (keeping.stop_after_save and training.saved == training.step):
+                return
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -112,15 +174,15 @@ def main(arguments: list[str] | None = None) -> int:
         parser.add_argument(f"--{name}", type=float, default=default)
     for name, number in (("steps", 600), ("batch", 64), ("eval-every", 50), ("seed", 0)):
         parser.add_argument(f"--{name}", type=int, default=number)
+    parser.add_argument("--checkpoint-dir", type=Path, help="folder to save to when asked")
+    parser.add_argument("--resume", action="store_true", help="go on from the newest checkpoint there")
+    parser.add_argument("--stop-after-save", action="store_true", help="end once a checkpoint is saved")
     given = vars(parser.parse_args(arguments))
-    target: Path | None = given.pop("out")
-    stream = target.open("w", encoding="utf-8") if target is not None else sys.stdout
-    try:
-        for record in train(Options(**given)):
-            print(json.dumps(record), file=stream, flush=True)
-    finally:
-        if target is not None:
-            stream.close()
+    out = given.pop("out")
+    keeping = Keeping(*(given.pop(name) for name in ("checkpoint_dir", "resume", "stop_after_save")))
+    if keeping.resume and keeping.checkpoint_dir is None:
+        parser.error("--resume needs --checkpoint-dir")
+    run(Options(**given), keeping, out)
     return 0
 
 

@@ -33,10 +33,13 @@ ACCOUNT = "SLURM_JOB_ACCOUNT"
 USER = "STOPLOSS_USER"
 """Names the user where the owner of the process does not, as in containers that run as root."""
 
+ARRAY = ("SLURM_ARRAY_JOB_ID", "SLURM_ARRAY_TASK_ID")
+"""Together the name of a task of a Slurm job array, as the scheduler writes it: 4412_7."""
+
 MARKS = ("STOPLOSS_JOB", "SLURM_JOB_ID", "WANDB_RUN_ID")
 """Variables that make a process one of a job, whether it holds a GPU or not."""
 
-_KEPT = frozenset({*LABELS.values(), ACCOUNT, USER, *MARKS, "KUBERNETES_SERVICE_HOST", "HOSTNAME"})
+_KEPT = frozenset({*LABELS.values(), ACCOUNT, USER, *ARRAY, *MARKS, "KUBERNETES_SERVICE_HOST", "HOSTNAME"})
 
 _SLURM_GROUP = re.compile(r"(?P<path>.*/slurm[^/]*/(?:.*/)?job_(?P<job>\d+))(?:/|$)")
 _POD_GROUP = re.compile(
@@ -49,6 +52,12 @@ _KERNEL = 0x00200000
 
 _LONGEST_WALK = 64
 """Parents; more are a loop of ids that were used again while they were read."""
+
+
+def _slurm_job(variables: Mapping[str, str]) -> str | None:
+    """The Slurm job's id; a task of an array has a number of its own beside the array's."""
+    array, task = (variables.get(name) for name in ARRAY)
+    return f"{array}_{task}" if array and task else variables.get("SLURM_JOB_ID")
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,7 +191,7 @@ class Identities:
 
     def _named_job(self, variables: Mapping[str, str]) -> str | None:
         """The job that variables name, WANDB_RUN_ID apart: a pod's or a scheduler's name comes first."""
-        if job := variables.get("STOPLOSS_JOB") or variables.get("SLURM_JOB_ID"):
+        if job := variables.get("STOPLOSS_JOB") or _slurm_job(variables):
             return job
         pod = variables.get("HOSTNAME") if "KUBERNETES_SERVICE_HOST" in variables else None
         # A pod on the host's network has the host's name, which all such pods share.

@@ -68,6 +68,21 @@ COLLECTORS: Mapping[str, Entry] = {
         "stoploss.collectors.logs_options:Options",
         "How fast logs grow, what they repeat, and how long they are kept.",
     ),
+    "aws": Entry(
+        "stoploss.collectors.aws",
+        "stoploss.collectors.aws_options:Options",
+        "Instances, volumes, buckets, logs, training jobs and services of AWS accounts.",
+    ),
+    "slurm": Entry(
+        "stoploss.collectors.slurm",
+        "stoploss.collectors.slurm_options:Options",
+        "Jobs of a Slurm cluster: where each stands, how it ended, and the GPUs that it holds.",
+    ),
+    "kubernetes": Entry(
+        "stoploss.collectors.kubernetes",
+        "stoploss.collectors.kubernetes_options:Options",
+        "Jobs of a Kubernetes cluster that ask for GPUs, and the volumes that are claimed.",
+    ),
 }
 
 DEFAULT_ON = ("host", "gpu", "network", "process")

@@ -166,6 +166,7 @@ def test_a_process_of_another_user_is_unreadable(start: Start) -> None:
     [
         ("SLURM_JOB_ID=4412 WANDB_RUN_ID=w1", "0::/", "4412"),
         ("STOPLOSS_JOB=a SLURM_JOB_ID=4412", "0::/", "a"),
+        ("SLURM_JOB_ID=4419 SLURM_ARRAY_JOB_ID=4412 SLURM_ARRAY_TASK_ID=7", "0::/", "4412_7"),
         ("WANDB_RUN_ID=w1", "0::/", "w1"),
         ("WANDB_RUN_ID=w1 KUBERNETES_SERVICE_HOST=10.0.0.1 HOSTNAME=train-0", "0::/", "train-0"),
         ("HOSTNAME=node7", "0::/", None),

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, date, datetime
 from zoneinfo import ZoneInfo
@@ -28,6 +28,9 @@ from stoploss.engine.heatmap import HeatMap, heat_map
 from stoploss.engine.history.frame import Frame
 from stoploss.engine.incidents import Incident
 from stoploss.engine.model import UNREADABLE, ResourceId
+from stoploss.engine.ordering import in_order
+from stoploss.engine.planning.gather import Planner
+from stoploss.engine.planning.model import Decision
 from stoploss.engine.promises import Promise
 from stoploss.rules.catalogue import Catalogue, Signal
 from stoploss.rules.policy import Exemption, Policy, PolicySet
@@ -134,6 +137,7 @@ class Audit:
     totals: Totals = field(default_factory=Totals)
     heat: HeatMap | None = None
     incidents: tuple[Incident, ...] = ()
+    decisions: tuple[Decision, ...] = ()
     promises: tuple[Promise, ...] = ()
 
     @property
@@ -174,7 +178,8 @@ def audit(
     heat: HeatMap | None = None
     accounts = Accounts(policies, frames, catalogue)
     conclusions = Conclusions(policies, catalogue, accounts)
-    for number, (resolution, group) in enumerate(groups.items()):
+    planner = Planner(policies, catalogue, accounts)
+    for resolution, group in _each(groups, progress):
         frame = accounts.frame(resolution)
         seen.update(dict.fromkeys(frame.resources))
         at = max(at, datetime.fromtimestamp(frame.time_of(frame.last), UTC))
@@ -184,45 +189,44 @@ def audit(
         heat = heat or heat_map(frame, evaluator.world)
         judge = _Judge(frame, evaluator, policies.exemptions, today, accounts)
         rows = list(evaluator.status())
-        findings.extend(conclusions.take(judge.explainer, episodes, rows, judge.findings(rows)))
+        found = list(judge.findings(rows))
+        planner.take(evaluator, judge.explainer, observer, rows, found)
+        findings.extend(conclusions.take(judge.explainer, episodes, rows, found))
         unknown.extend(judge.unknowns(rows))
         empty.extend(judge.nothing(rows, unknown))
         failed.update({status.name: status for status in collector_failures(frame)})
-        if progress is not None:
-            progress((number + 1) / len(groups))
     told, incidents = conclusions.drawn(findings)
-    order = {policy.name: at for at, policy in enumerate(policies.policies)}
     result = Audit(
         at,
         policies.settings.mode,
         policies.settings.timezone,
         policies.policies,
         _counted(seen),
-        tuple(sorted(told, key=lambda f: (*_dearest(f), f.since, order[f.policy.name], f.resource))),
-        tuple(sorted(unknown, key=lambda u: (order[u.policy.name], u.resource or ResourceId("", "")))),
+        *in_order(policies.policies, told, unknown),
         tuple(failed.values()),
-        tuple(sorted(empty, key=order.__getitem__)),
-        accounts.notes(today),
+        tuple(policy.name for policy in policies.policies if policy.name in empty),
+        (*accounts.notes(today), *planner.notes(at)),
         heat=heat,
         incidents=incidents,
+        decisions=planner.decisions(at, unknown),
         promises=conclusions.promises,
     )
     return replace(result, totals=accounts.totals(result.firing))
+
+
+def _each(
+    groups: Mapping[float, list[Policy]], progress: Callable[[float], None] | None
+) -> Iterator[tuple[float, list[Policy]]]:
+    for number, item in enumerate(groups.items(), 1):
+        yield item
+        if progress is not None:
+            progress(number / len(groups))
 
 
 def _counted(resources: Iterable[ResourceId]) -> dict[str, int]:
     """How many there are of each kind; collectors look, and are not looked at."""
     counts = Counter(resource.kind for resource in resources)
     return {kind: counts[kind] for kind in sorted(counts) if kind != "collector"}
-
-
-_SEVERITIES = {"critical": 0, "high": 1, "medium": 2, "low": 3}
-
-
-def _dearest(finding: Finding) -> tuple[float, int]:
-    """Most money per hour first; what loses nothing, or nobody knows what, after it by severity."""
-    per_hour = finding.waste.per_hour if finding.waste else None
-    return -(per_hour or 0.0), _SEVERITIES[finding.policy.severity]
 
 
 def _by_resolution(policies: Iterable[Policy]) -> dict[float, list[Policy]]:
@@ -238,9 +242,8 @@ def collector_failures(frame: Frame) -> list[CollectorStatus]:
     for name, looks in sorted(frame.looks.items()):
         looked = looks[looks > 0]
         if len(looked) and looked[-1] == 2:
-            failures.append(
-                CollectorStatus(name, ok=False, reason=frame.look_reasons.get(name, "no reason given"))
-            )
+            reason = frame.look_reasons.get(name, "no reason given")
+            failures.append(CollectorStatus(name, ok=False, reason=reason))
     return failures
 
 
@@ -297,16 +300,10 @@ class _Judge:
         for row in rows:
             if row.truth != UNKNOWN:
                 continue
-            condition, reason = self._reason(row)
+            condition, why = self._reason(row)
+            resource, alert = row.column.resource, self._alerts(row)
             yield UnknownFinding(
-                row.policy,
-                row.column.resource,
-                condition,
-                reason.text,
-                reason.why,
-                reason.samples,
-                reason.of,
-                self._alerts(row),
+                row.policy, resource, condition, why.text, why.why, why.samples, why.of, alert
             )
 
     def _alerts(self, row: RowStatus) -> bool:

@@ -26,10 +26,10 @@ SAVING = frozenset({"terminate", "downscale", "release", "prune", "retain"})
 
 
 class TrueSlots:
-    """In which slots the rows of policies with a `waste:` were true; an observer of the evaluator."""
+    """In which slots the rows of policies with a `waste:` or steps were true, for an evaluator to tell."""
 
     def __init__(self, policies: Sequence[Policy]) -> None:
-        self._wanted = {number: p.name for number, p in enumerate(policies) if p.waste is not None}
+        self._wanted = {number: p.name for number, p in enumerate(policies) if p.waste is not None or p.steps}
         self._blocks: dict[str, list[tuple[int, int, npt.NDArray[np.uint8]]]] = {}
 
     def __call__(self, number: int, first: int, truths: Truths, states: Truths) -> None:

@@ -13,7 +13,7 @@ from zoneinfo import ZoneInfo
 
 import click
 
-from stoploss.cli import loading, sources
+from stoploss.cli import loading, sources, state
 from stoploss.cli.exits import CLEAN, DEGRADED, FINDINGS, UserError
 from stoploss.reports.audit_formats import FORMATS, format_of, renderer
 
@@ -49,6 +49,7 @@ if TYPE_CHECKING:
     help=f"Also write to a file; its suffix ({', '.join(item.suffix for item in FORMATS.values())}) "
     "picks the format, and the table stays on stdout.",
 )
+@click.option("--plan", is_flag=True, help="Only what would be done, when, and what stops it.")
 def audit(
     policies: tuple[str, ...],
     signals: tuple[str, ...],
@@ -56,6 +57,7 @@ def audit(
     watch: str | None,
     format_: str,
     out: Path | None,
+    plan: bool,
 ) -> int:
     """Say what POLICIES find, on this machine or in recorded signals; touch nothing.
 
@@ -68,11 +70,17 @@ def audit(
     if out is not None and format_of(out) is None:
         suffixes = ", ".join(item.suffix for item in FORMATS.values())
         raise UserError(f"--out {out}: the suffix says the format; use one of {suffixes}")
+    if plan and format_ not in ("table", "json"):
+        raise UserError(
+            f"--plan goes with --format table or json, not {format_}; html holds the plan as well"
+        )
     loaded = loading.policies(policies, "audit")
     result = run(loaded, signals, at=at, watch=watch)
     if out is not None:
         _write(result, out)
-    if format_ == "table":
+    if plan:
+        _echo_plan(result, format_)
+    elif format_ == "table":
         from stoploss.reports import audit_table
 
         follow_up = _follow_up(result, policies, signals, at)
@@ -82,6 +90,13 @@ def audit(
     if result.degraded:
         return DEGRADED
     return FINDINGS if result.firing else CLEAN
+
+
+def _echo_plan(result: Audit, format_: str) -> None:
+    from stoploss.reports import audit_json, audit_table
+
+    text = audit_json.render_plan(result) if format_ == "json" else audit_table.render_plan(result)
+    click.echo(text, nl=False, color=sys.stdout.isatty())
 
 
 def run(loaded: PolicySet, signals: tuple[str, ...], *, at: str | None, watch: str | None) -> Audit:
@@ -94,6 +109,7 @@ def run(loaded: PolicySet, signals: tuple[str, ...], *, at: str | None, watch: s
     from stoploss.engine.audit import audit as evaluate
     from stoploss.rules.catalogue import catalogue
 
+    loaded, unread = state.exempted(loaded)
     source = source_of(loaded, signals, at=at, watch=watch)
     with sources.progress("evaluating") as advance:
         result = evaluate(loaded, source.frames, catalogue(), now=clock.now(), progress=advance)
@@ -103,7 +119,7 @@ def run(loaded: PolicySet, signals: tuple[str, ...], *, at: str | None, watch: s
     if source.kind == "live" and not watch and any(item.why == "young" for item in result.unknown):
         notes.append("one look cannot fill a window; stoploss audit --watch 30m looks for longer")
     return replace(
-        result, collectors=(*source.collectors, *failed), notes=tuple(notes), samples=source.samples
+        result, collectors=(*source.collectors, *failed, *unread), notes=tuple(notes), samples=source.samples
     )
 
 

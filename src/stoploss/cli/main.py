@@ -28,6 +28,12 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "doctor": ("stoploss.cli.doctor:doctor", "Check what stoploss needs here, and say what is missing."),
     "costs": ("stoploss.cli.costs:costs", "What was used and paid, and what it bought."),
     "prices": ("stoploss.cli.prices:prices", "The price book: what things cost, says who, and since when."),
+    "approve": ("stoploss.cli.approve:approve", "Let one step be done that waits for an approval."),
+    "reject": ("stoploss.cli.reject:reject", "Let one step not be done; it is not asked again."),
+    "keep": ("stoploss.cli.keep:keep", "Keep a job from being ended or shrunk for a while; says the cost."),
+    "exempt": ("stoploss.cli.exempt:exempt", "Exempt resources from a policy until a day."),
+    "pause": ("stoploss.cli.pause:pause", "Carry out nothing until --resume: the kill switch."),
+    "ledger": ("stoploss.cli.ledger:ledger", "What was decided and done, and whether the record is whole."),
 }
 
 

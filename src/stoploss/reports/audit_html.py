@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from stoploss import __version__
 from stoploss.engine.audit import Audit
-from stoploss.reports import audit_causes, audit_heat, audit_view
+from stoploss.reports import audit_causes, audit_heat, audit_view, plan
 from stoploss.reports.pages import template
 
 
@@ -17,5 +17,6 @@ def render(audit: Audit) -> str:
     view = audit_view.view(audit)
     heat = audit_heat.picture(audit.heat, audit.timezone) if audit.heat else None
     causes = audit_causes.causes(audit)
-    page = template("audit.html.j2").render(v=view, heat=heat, causes=causes, version=__version__)
+    rows = plan.planned(audit)
+    page = template("audit.html.j2").render(v=view, heat=heat, causes=causes, plan=rows, version=__version__)
     return page.rstrip() + "\n"

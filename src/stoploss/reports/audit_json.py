@@ -13,11 +13,19 @@ from stoploss.engine.audit import Audit, Evidence, Finding, UnknownFinding
 from stoploss.engine.costs.model import Totals, Waste
 from stoploss.engine.incidents import Incident
 from stoploss.engine.promises import Promise
+from stoploss.reports import plan
 
 
 def render(audit: Audit) -> str:
     """The audit as one JSON object and a newline."""
     return json.dumps(as_dict(audit), ensure_ascii=False, allow_nan=False, indent=1) + "\n"
+
+
+def render_plan(audit: Audit) -> str:
+    """The plan alone, as one JSON object and a newline."""
+    said = as_dict(audit)
+    kept = ("version", "mode", "at", "degraded", "decisions", "totals")
+    return json.dumps({key: said[key] for key in kept}, ensure_ascii=False, allow_nan=False, indent=1) + "\n"
 
 
 def as_dict(audit: Audit) -> dict[str, Any]:
@@ -32,7 +40,7 @@ def as_dict(audit: Audit) -> dict[str, Any]:
         "unknown": [_unknown(item) for item in audit.unknown],
         "incidents": [_incident(item) for item in audit.incidents],
         "promises": [_promise(item) for item in audit.promises],
-        "decisions": [],
+        "decisions": [plan.as_json(item, audit.totals.currency) for item in audit.decisions],
         "totals": _totals(audit.totals),
         "collectors": [
             {"name": item.name, "ok": item.ok, "reason": item.reason, "seconds": item.seconds}

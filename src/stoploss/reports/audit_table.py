@@ -13,7 +13,7 @@ from stoploss.engine.audit import Audit, Evidence, Finding
 from stoploss.engine.costs.money import figure, money
 from stoploss.engine.evaluation.kleene import TRUE
 from stoploss.engine.model import ResourceId
-from stoploss.reports import audit_causes
+from stoploss.reports import audit_causes, plan
 from stoploss.rules.units import SYMBOLS, format_duration, format_value
 
 WIDTH = 80
@@ -31,11 +31,18 @@ def render(audit: Audit, *, follow_up: str | None = None, shown: int = SHOWN) ->
     `follow_up` is a command that says more about the first finding; `shown` limits the rows.
     """
     causes = audit_causes.lines(audit, WIDTH)
-    body = [*_findings(audit, shown), *causes, *_unknown(audit, shown), *_unpriced(audit, shown)]
+    told = [*_findings(audit, shown), *causes, *plan.lines(audit, WIDTH, shown)]
+    body = [*told, *_unknown(audit, shown), *_unpriced(audit, shown)]
     lines = [*_head(audit), "", *body, *_foot(audit)]
     if follow_up:
         lines += [f"next: {follow_up}"]
     return "\n".join(lines) + "\n"
+
+
+def render_plan(audit: Audit) -> str:
+    """The plan alone, whole."""
+    rows = plan.lines(audit, WIDTH, len(audit.decisions)) or ["NOTHING WOULD BE DONE", ""]
+    return "\n".join([*_head(audit), "", *rows, *_foot(audit)]).rstrip() + "\n"
 
 
 def _head(audit: Audit) -> list[str]:

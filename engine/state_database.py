@@ -1,0 +1,89 @@
+"""The database that holds the state: opened to be written, or to be read without leaving a trace."""
+
+from __future__ import annotations
+
+import sqlite3
+from functools import partial
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+from sqlalchemy import URL, Connection, Engine, create_engine, event, inspect
+from sqlalchemy.pool import NullPool
+
+from stoploss.engine.history.store_errors import StoreError, file_of, parsed, shown, told
+
+BUSY_SECONDS = 30.0
+"""How long to wait for another program that writes."""
+
+WRITES = {"stoploss_writes": True}
+"""Execution options of a connection that is going to write."""
+
+
+def open_database(url: str, *, read_only: bool = False, create: bool = True) -> tuple[URL, Engine]:
+    """Open a database by its URL.
+
+    Args:
+        url: such as sqlite:///stoploss.db.
+        read_only: neither create nor change anything, not even beside it.
+        create: whether a file that is not there is made.
+
+    Raises:
+        StoreError: it is no database URL, its driver is missing, or there is nothing to open.
+    """
+    address = parsed(url)
+    file = file_of(address)
+    if file is not None and not file.exists() and (read_only or not create):
+        raise StoreError(f"{shown(address)}: there is nothing yet; check `state`, or give --state URL")
+    sqlite = address.get_backend_name() == "sqlite"
+    with told(address):
+        if file is not None and read_only:
+            engine = create_engine(address, creator=partial(_reading, file), poolclass=NullPool)
+        else:
+            engine = create_engine(address, connect_args={"timeout": BUSY_SECONDS} if sqlite else {})
+    if sqlite:
+        _tune(engine, read_only=read_only)
+    return address, engine
+
+
+def _reading(file: Path) -> sqlite3.Connection:
+    """A connection that leaves no file behind.
+
+    Beside a database in WAL mode SQLite makes two more files even for a reader, unless it is told
+    that nobody writes. Somebody who writes keeps a file open that ends in -wal.
+    """
+    still = "" if file.with_name(f"{file.name}-wal").exists() else "&immutable=1"
+    return sqlite3.connect(
+        f"file:{quote(str(file))}?mode=ro{still}", uri=True, timeout=BUSY_SECONDS, check_same_thread=False
+    )
+
+
+def _tune(engine: Engine, *, read_only: bool) -> None:
+    @event.listens_for(engine, "connect")
+    def _connected(connection: Any, _record: Any) -> None:
+        # The driver would begin a transaction only at the first write; see the listener below.
+        connection.isolation_level = None
+        if not read_only:
+            connection.execute("PRAGMA journal_mode=WAL")
+            # An intent has to be on the disk before anything is done, also when the power fails.
+            connection.execute("PRAGMA synchronous=FULL")
+
+    @event.listens_for(engine, "begin")
+    def _begun(connection: Connection) -> None:
+        # Taken at once by writers: a lock wanted only at the first write may come too late to wait for.
+        writes = connection.get_execution_options().get("stoploss_writes")
+        connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
+
+
+def has_table(url: str, table: str) -> bool:
+    """Whether a database that is there has a table; nothing is changed.
+
+    Raises:
+        StoreError: it is not there, or cannot be read.
+    """
+    address, engine = open_database(url, read_only=True)
+    try:
+        with told(address), engine.begin() as connection:
+            return inspect(connection).has_table(table)
+    finally:
+        engine.dispose()

@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -227,6 +228,7 @@ def test_a_live_look_cannot_fill_a_window_and_says_what_to_do(scene: Scene) -> N
     then = json.loads(scene.run("audit", scene.write("b.yaml", windowed), "--format", "json"))
 
     assert now["summary"]["resources"]["host"] == 1
+    assert datetime.fromisoformat(now["at"]) <= datetime.now(UTC)
     assert now["unknown"] == []
     assert list(reasons(then).values()) == ["host.memory.utilization: young, 1 of 30 samples"]
     assert any("--watch 30m" in note for note in then["notes"])

@@ -118,9 +118,10 @@ def run(loaded: PolicySet, signals: tuple[str, ...], *, at: str | None, watch: s
     notes = [*result.notes, *source.notes]
     if source.kind == "live" and not watch and any(item.why == "young" for item in result.unknown):
         notes.append("one look cannot fill a window; stoploss audit --watch 30m looks for longer")
-    return replace(
-        result, collectors=(*source.collectors, *failed, *unread), notes=tuple(notes), samples=source.samples
-    )
+    # The slot of a live look has not ended yet; nobody wants to read an instant to come.
+    when = min(result.at, clock.now()) if source.kind == "live" else result.at
+    collectors = (*source.collectors, *failed, *unread)
+    return replace(result, at=when, collectors=collectors, notes=tuple(notes), samples=source.samples)
 
 
 def source_of(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from array import array
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Final, TypeAlias
 
 
@@ -117,3 +118,37 @@ class TrainingLog:
     curves: Mapping[str, Curve]
     facts: Mapping[str, str | float] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Notice:
+    """What an alert says, whoever is told.
+
+    Attributes:
+        event: firing, resolved or test.
+        key: the same for all notices of one thing, so that a receiver can join them.
+        policy, resource: what it is about, in words.
+        severity: low, medium, high or critical.
+        at: the instant that it speaks of.
+        lines: the text, the first line its title; at most twelve.
+        labels: of the resource; receivers with `{user}` are filled from them.
+    """
+
+    event: str
+    key: str
+    policy: str
+    resource: str
+    severity: str
+    at: datetime
+    lines: tuple[str, ...]
+    labels: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def title(self) -> str:
+        """The first line."""
+        return self.lines[0]
+
+    @property
+    def text(self) -> str:
+        """All lines."""
+        return "\n".join(self.lines)

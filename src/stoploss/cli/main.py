@@ -33,6 +33,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "keep": ("stoploss.cli.keep:keep", "Keep a job from being ended or shrunk for a while; says the cost."),
     "exempt": ("stoploss.cli.exempt:exempt", "Exempt resources from a policy until a day."),
     "pause": ("stoploss.cli.pause:pause", "Carry out nothing until --resume: the kill switch."),
+    "notify": ("stoploss.cli.notify:notify", "Send a test message to each receiver; say whether it came."),
     "ledger": ("stoploss.cli.ledger:ledger", "What was decided and done, and whether the record is whole."),
 }
 

@@ -15,8 +15,9 @@ SHORTEST = 4
 
 _VARIABLE = re.compile(r"KEY|TOKEN|SECRET|PASSWORD", re.IGNORECASE)
 _FIELD = re.compile(r"secret|token|passw|[a-z0-9_-]key$", re.IGNORECASE)
-_ASSIGNED = re.compile(r"([\w-]*(?:KEY|TOKEN|SECRET|PASSWORD)[\w-]*=)[^\s&;,]+", re.IGNORECASE)
-_IN_URL = re.compile(r"(\w[\w+.-]*://[^\s:/@]*:)[^\s@/]+@")
+# Neither begins with what precedes: a run of letters would be tried from each of them.
+_ASSIGNED = re.compile(r"((?:KEY|TOKEN|SECRET|PASSWORD)[\w-]*=)[^\s&;,]+", re.IGNORECASE)
+_IN_URL = re.compile(r"(?<=[\w+.-])(://[^\s:/@]*:)[^\s@/]+@")
 
 
 class Masker:

@@ -35,18 +35,35 @@ def open_database(url: str, *, read_only: bool = False, create: bool = True) -> 
     file = file_of(address)
     if file is not None and not file.exists() and (read_only or not create):
         raise StoreError(f"{shown(address)}: there is nothing yet; check `state`, or give --state URL")
+    # An intent has to be on the disk before anything is done, also when the power fails.
+    return address, engine_of(address, read_only=read_only, busy=BUSY_SECONDS, durable=True)
+
+
+def engine_of(address: URL, *, read_only: bool = False, busy: float, durable: bool) -> Engine:
+    """An engine for a database, SQLite in the settings that all parts of the state share.
+
+    Args:
+        address: of the database.
+        read_only: change nothing, not even beside it.
+        busy: seconds to wait for another program that writes.
+        durable: what was committed outlives a power cut; else it may lose the last commits, whole ones.
+
+    Raises:
+        StoreError: its driver is missing.
+    """
+    file = file_of(address)
     sqlite = address.get_backend_name() == "sqlite"
     with told(address):
         if file is not None and read_only:
-            engine = create_engine(address, creator=partial(_reading, file), poolclass=NullPool)
+            engine = create_engine(address, creator=partial(_reading, file, busy), poolclass=NullPool)
         else:
-            engine = create_engine(address, connect_args={"timeout": BUSY_SECONDS} if sqlite else {})
+            engine = create_engine(address, connect_args={"timeout": busy} if sqlite else {})
     if sqlite:
-        _tune(engine, read_only=read_only)
-    return address, engine
+        _tune(engine, read_only=read_only, durable=durable)
+    return engine
 
 
-def _reading(file: Path) -> sqlite3.Connection:
+def _reading(file: Path, busy: float) -> sqlite3.Connection:
     """A connection that leaves no file behind.
 
     Beside a database in WAL mode SQLite makes two more files even for a reader, unless it is told
@@ -54,19 +71,18 @@ def _reading(file: Path) -> sqlite3.Connection:
     """
     still = "" if file.with_name(f"{file.name}-wal").exists() else "&immutable=1"
     return sqlite3.connect(
-        f"file:{quote(str(file))}?mode=ro{still}", uri=True, timeout=BUSY_SECONDS, check_same_thread=False
+        f"file:{quote(str(file))}?mode=ro{still}", uri=True, timeout=busy, check_same_thread=False
     )
 
 
-def _tune(engine: Engine, *, read_only: bool) -> None:
+def _tune(engine: Engine, *, read_only: bool, durable: bool) -> None:
     @event.listens_for(engine, "connect")
     def _connected(connection: Any, _record: Any) -> None:
         # The driver would begin a transaction only at the first write; see the listener below.
         connection.isolation_level = None
         if not read_only:
             connection.execute("PRAGMA journal_mode=WAL")
-            # An intent has to be on the disk before anything is done, also when the power fails.
-            connection.execute("PRAGMA synchronous=FULL")
+            connection.execute(f"PRAGMA synchronous={'FULL' if durable else 'NORMAL'}")
 
     @event.listens_for(engine, "begin")
     def _begun(connection: Connection) -> None:

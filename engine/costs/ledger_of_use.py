@@ -16,16 +16,13 @@ from sqlalchemy import (
     BigInteger,
     Column,
     Connection,
-    Engine,
     Float,
     Integer,
     MetaData,
     String,
     Table,
     Text,
-    create_engine,
     delete,
-    event,
     func,
     insert,
     select,
@@ -33,6 +30,7 @@ from sqlalchemy import (
 
 from stoploss.engine.costs.goodput import Row
 from stoploss.engine.history.store_errors import StoreError, parsed, shown, told
+from stoploss.engine.state_database import WRITES, engine_of
 
 BUSY_SECONDS = 30.0
 """How long to wait for another program that writes."""
@@ -116,11 +114,8 @@ class LedgerOfUse:
             StoreError: it cannot be used, or holds slots of another length.
         """
         self._url = parsed(url)
-        sqlite = self._url.get_backend_name() == "sqlite"
-        with told(self._url):
-            self._engine = create_engine(url, connect_args={"timeout": BUSY_SECONDS} if sqlite else {})
-        if sqlite:
-            _tune_sqlite(self._engine)
+        engine = engine_of(self._url, busy=BUSY_SECONDS, durable=False)
+        self._engine = engine.execution_options(**WRITES)
         with told(self._url), self._engine.begin() as connection:
             METADATA.create_all(connection)
             query = select(META.c.value).where(META.c.name == "resolution")
@@ -189,16 +184,3 @@ class LedgerOfUse:
     def _newest(self, connection: Connection) -> int | None:
         value = connection.execute(select(META.c.value).where(META.c.name == "last")).scalar()
         return None if value is None else int(value)
-
-
-def _tune_sqlite(engine: Engine) -> None:
-    @event.listens_for(engine, "connect")
-    def _connected(connection: Any, _record: Any) -> None:
-        connection.isolation_level = None
-        connection.execute("PRAGMA journal_mode=WAL")
-        connection.execute("PRAGMA synchronous=NORMAL")
-
-    @event.listens_for(engine, "begin")
-    def _begun(connection: Connection) -> None:
-        # Taken at once: a lock that is wanted only at the first write may come too late to wait for.
-        connection.exec_driver_sql("BEGIN IMMEDIATE")

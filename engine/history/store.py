@@ -6,17 +6,12 @@ by its URL. One append is one transaction, so a crash leaves the slots before it
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from functools import partial
-from pathlib import Path
 from typing import Any
-from urllib.parse import quote
 
 import numpy as np
-from sqlalchemy import URL, Connection, Engine, create_engine, delete, event, insert, inspect, select
-from sqlalchemy.pool import NullPool
+from sqlalchemy import Connection, delete, insert, inspect, select
 
 from stoploss.engine.history import store_known as known_tables
 from stoploss.engine.history import store_schema as schema
@@ -25,6 +20,7 @@ from stoploss.engine.history.presences import as_of, without
 from stoploss.engine.history.slots import Longs
 from stoploss.engine.history.store_errors import StoreError, file_of, parsed, shown, told
 from stoploss.engine.history.store_known import Known
+from stoploss.engine.state_database import engine_of
 from stoploss.rules.catalogue import Catalogue, SignalKind
 
 __all__ = ["SampleStore", "StoreError", "open_store"]
@@ -76,7 +72,7 @@ class SampleStore:
             raise StoreError(
                 f"{shown(self._url)}: there is no such store; run the daemon first, or check `state`"
             )
-        self._engine = _engine(self._url, read_only=read_only)
+        self._engine = engine_of(self._url, read_only=read_only, busy=BUSY_SECONDS, durable=False)
         self._known: Known | None = None
         try:
             self.resolution = self._prepared(resolution)
@@ -257,45 +253,6 @@ class SampleStore:
             raise StoreError(
                 f"{shown(self._url)}: samples of {plane.signal.name} are damaged ({error})"
             ) from error
-
-
-def _engine(address: URL, *, read_only: bool) -> Engine:
-    file = file_of(address)
-    sqlite = address.get_backend_name() == "sqlite"
-    with told(address):
-        if file is not None and read_only:
-            engine = create_engine(address, creator=partial(_reading, file), poolclass=NullPool)
-        else:
-            engine = create_engine(address, connect_args={"timeout": BUSY_SECONDS} if sqlite else {})
-    if sqlite:
-        _tune_sqlite(engine, read_only=read_only)
-    return engine
-
-
-def _reading(file: Path) -> sqlite3.Connection:
-    """A connection that leaves no file behind.
-
-    Beside a database in WAL mode SQLite makes two more files even for a reader, unless it is told
-    that nobody writes. Somebody who writes keeps a file open that ends in -wal.
-    """
-    still = "" if file.with_name(f"{file.name}-wal").exists() else "&immutable=1"
-    return sqlite3.connect(
-        f"file:{quote(str(file))}?mode=ro{still}", uri=True, timeout=BUSY_SECONDS, check_same_thread=False
-    )
-
-
-def _tune_sqlite(engine: Engine, *, read_only: bool) -> None:
-    @event.listens_for(engine, "connect")
-    def _connected(connection: Any, _record: Any) -> None:
-        # The driver would begin a transaction only at the first write; see the listener below.
-        connection.isolation_level = None
-        if not read_only:
-            connection.execute("PRAGMA journal_mode=WAL")
-            connection.execute("PRAGMA synchronous=NORMAL")
-
-    @event.listens_for(engine, "begin")
-    def _begun(connection: Connection) -> None:
-        connection.exec_driver_sql("BEGIN")
 
 
 def _packed(

@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support.same_frames import assert_same
 
 from stoploss.engine.history.assemble import FrameTooLarge
 from stoploss.engine.history.frame import (
@@ -65,24 +66,6 @@ def table(*rows: str, header: str = HEADER) -> tuple[str, str]:
 def told(recording: Recording) -> list[str]:
     """Problems as `line: message [code]`."""
     return [f"{p.position.line}: {p.message} [{p.code}]" for p in recording.problems]
-
-
-def assert_same(one: Frame, other: Frame) -> None:
-    """Two frames are equal to the last bit."""
-    assert (one.resolution, one.first, one.slots) == (other.resolution, other.first, other.slots)
-    assert list(one.planes) == list(other.planes)
-    for name, plane in one.planes.items():
-        twin = other.planes[name]
-        assert (plane.signal, plane.series, plane.words) == (twin.signal, twin.series, twin.words)
-        for attribute in ("values", "status", "cadence", "increase"):
-            left, right = getattr(plane, attribute), getattr(twin, attribute)
-            assert (left is None) == (right is None), (name, attribute)
-            if left is not None:
-                np.testing.assert_array_equal(left, right)
-    assert one.resources == other.resources
-    assert {k: v.tolist() for k, v in one.looks.items()} == {k: v.tolist() for k, v in other.looks.items()}
-    assert (one.look_cadence, one.look_reasons) == (other.look_cadence, other.look_reasons)
-    assert (one.reasons, one.late) == (other.reasons, other.late)
 
 
 def reason(frame: Frame, signal: str, row: int = 0, column: int = 0) -> str:

@@ -53,6 +53,8 @@ def test_an_unknown_price_is_said_to_be_unknown(scene: Scene, keep: tuple[str, .
         (["0"], "more than nothing"),
         (["99999999999d"], "24 h at most"),
         (["soon"], "soon"),
+        (["4"], "--for: '4' is a plain number"),
+        (["4h", "--per-hour", "much"], "--per-hour: "),
         (["4h", "--per-hour", "4h"], "no money per time"),
         (["4h", "--per-hour", "$4"], "no money per time"),
         (["4h", "--reason", " "], "no reason"),

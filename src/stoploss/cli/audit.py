@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import math
 import shlex
 import sys
 from dataclasses import replace
-from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
-from zoneinfo import ZoneInfo
 
 import click
 
@@ -24,13 +21,7 @@ if TYPE_CHECKING:
 
 @click.command()
 @click.argument("policies", nargs=-1, type=click.Path(path_type=str))
-@click.option(
-    "--signals",
-    multiple=True,
-    type=click.Path(path_type=str),
-    metavar="PATH",
-    help="Recorded signals: a file or a folder; may be given several times.",
-)
+@sources.signals_option
 @click.option(
     "--at", metavar="TIME", help="Evaluate at this instant of the recording (ISO, or epoch seconds)."
 )
@@ -110,7 +101,7 @@ def run(loaded: PolicySet, signals: tuple[str, ...], *, at: str | None, watch: s
     from stoploss.rules.catalogue import catalogue
 
     loaded, unread = state.exempted(loaded)
-    source = source_of(loaded, signals, at=at, watch=watch)
+    source = sources.source_of(loaded, signals, at=at, watch=watch)
     with sources.progress("evaluating") as advance:
         result = evaluate(loaded, source.frames, catalogue(), now=clock.now(), progress=advance)
     known = {status.name for status in source.collectors}
@@ -122,51 +113,6 @@ def run(loaded: PolicySet, signals: tuple[str, ...], *, at: str | None, watch: s
     when = min(result.at, clock.now()) if source.kind == "live" else result.at
     collectors = (*source.collectors, *failed, *unread)
     return replace(result, at=when, collectors=collectors, notes=tuple(notes), samples=source.samples)
-
-
-def source_of(
-    loaded: PolicySet, signals: tuple[str, ...], *, at: str | None, watch: str | None
-) -> sources.Source:
-    """Where the signals come from, as the options say.
-
-    Raises:
-        UserError: an option cannot be read, or does not go with another.
-    """
-    from stoploss.rules.units import QuantityError, parse_duration
-
-    if signals:
-        if watch:
-            raise UserError("--watch looks at this machine; it does not go with --signals")
-        when = None if at is None else instant(at, loaded.settings.timezone)
-        return sources.recorded(signals, loaded, when)
-    if at is not None:
-        raise UserError("--at needs --signals; a look at this machine is always now")
-    try:
-        seconds = parse_duration(watch) if watch else None
-    except QuantityError as error:
-        raise UserError(f"--watch: {error.message}; {error.fix}") from None
-    return sources.live(loaded, seconds)
-
-
-def instant(text: str, zone: str) -> float:
-    """Seconds since the epoch of an ISO time (naive ones in `zone`) or of epoch seconds.
-
-    Raises:
-        UserError: it is no time.
-    """
-    try:
-        when = datetime.fromisoformat(text)
-    except ValueError:
-        try:
-            seconds = float(text)
-        except ValueError:
-            seconds = math.nan
-        if not math.isfinite(seconds):
-            raise UserError(
-                f"--at {text!r} is not a time; write 2026-12-01T14:00:00Z or epoch seconds"
-            ) from None
-        return seconds
-    return (when if when.tzinfo else when.replace(tzinfo=ZoneInfo(zone))).timestamp()
 
 
 def _follow_up(

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from stoploss.cli import sources
 from stoploss.cli.exits import CLEAN, DEGRADED
 
 if TYPE_CHECKING:
@@ -15,13 +16,7 @@ if TYPE_CHECKING:
 
 @click.command()
 @click.argument("policies", nargs=-1, type=click.Path(path_type=str))
-@click.option(
-    "--signals",
-    multiple=True,
-    type=click.Path(path_type=str),
-    metavar="PATH",
-    help="Recorded signals: a file or a folder; may be given several times.",
-)
+@sources.signals_option
 @click.option("--at", metavar="TIME", help="Reckon up to this instant of the recording.")
 @click.option(
     "--by",
@@ -41,13 +36,12 @@ def costs(
 
     Exit status: 0, 2 bad input, 3 internal error, 4 a collector failed or a file could not be read.
     """
-    from stoploss.cli.audit import source_of
     from stoploss.engine.costs.statement import statement
     from stoploss.reports import costs_csv, costs_json, costs_table
     from stoploss.rules.catalogue import catalogue
 
     loaded = _loaded(policies)
-    source = source_of(loaded, signals, at=at, watch=None)
+    source = sources.source_of(loaded, signals, at=at, watch=None)
     told = statement(source.frames(loaded.settings.resolution), loaded, catalogue())
     if format_ == "json":
         click.echo(costs_json.render(told), nl=False)

@@ -94,7 +94,7 @@ def _explain_row(
     format_: str,
 ) -> int:
     from stoploss.cli import loading
-    from stoploss.cli.audit import source_of
+    from stoploss.cli.sources import source_of
     from stoploss.engine.costs.book import book_for
     from stoploss.engine.costs.priced import with_prices
     from stoploss.engine.derived import derived

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from stoploss.cli import state as states
-from stoploss.cli.exits import CLEAN, UserError
+from stoploss.cli.exits import CLEAN, UserError, read_option
 
 if TYPE_CHECKING:
     from stoploss.engine.ledger import Ledger
@@ -31,13 +31,10 @@ def keep(
     from stoploss.engine import clock
     from stoploss.engine.people import People
     from stoploss.reports import ledger_table
-    from stoploss.rules.units import QuantityError, parse_duration
+    from stoploss.rules.units import parse_duration
 
-    try:
-        seconds = parse_duration(span)
-        given = None if per_hour is None else _per_hour(per_hour)
-    except QuantityError as error:
-        raise UserError(f"{error.message}; {error.fix}") from None
+    seconds = read_option("--for", span, parse_duration)
+    given = None if per_hour is None else read_option("--per-hour", per_hour, _per_hour)
     place = states.place(state, files)
     with states.ledger(place.url) as opened:
         price = given or _promised(opened, job)

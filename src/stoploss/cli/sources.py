@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -10,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from stoploss.cli.exits import USAGE, UserError
+from stoploss.cli.exits import USAGE, UserError, read_option
 
 if TYPE_CHECKING:
     from stoploss.collectors.contract import Collector
@@ -19,6 +20,16 @@ if TYPE_CHECKING:
     from stoploss.engine.history.frame import Frame
     from stoploss.engine.history.samples import SampleBuffer
     from stoploss.rules.policy import PolicySet
+
+
+signals_option = click.option(
+    "--signals",
+    multiple=True,
+    type=click.Path(path_type=str),
+    metavar="PATH",
+    help="Recorded signals: a file or a folder; may be given several times.",
+)
+"""The option of every command that reads recordings."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +63,48 @@ def progress(label: str) -> Iterator[Callable[[float], None]]:
                 done += step
 
         yield advance
+
+
+def source_of(loaded: PolicySet, signals: tuple[str, ...], *, at: str | None, watch: str | None) -> Source:
+    """Where the signals come from, as the options say.
+
+    Raises:
+        UserError: an option cannot be read, or does not go with another.
+    """
+    from stoploss.rules.units import parse_duration
+
+    if signals:
+        if watch:
+            raise UserError("--watch looks at this machine; it does not go with --signals")
+        when = None if at is None else instant(at, loaded.settings.timezone)
+        return recorded(signals, loaded, when)
+    if at is not None:
+        raise UserError("--at needs --signals; a look at this machine is always now")
+    return live(loaded, read_option("--watch", watch, parse_duration) if watch else None)
+
+
+def instant(text: str, zone: str) -> float:
+    """Seconds since the epoch of an ISO time (naive ones in `zone`) or of epoch seconds.
+
+    Raises:
+        UserError: it is no time.
+    """
+    from datetime import datetime
+    from zoneinfo import ZoneInfo
+
+    try:
+        when = datetime.fromisoformat(text)
+    except ValueError:
+        try:
+            seconds = float(text)
+        except ValueError:
+            seconds = math.nan
+        if not math.isfinite(seconds):
+            raise UserError(
+                f"--at {text!r} is not a time; write 2026-12-01T14:00:00Z or epoch seconds"
+            ) from None
+        return seconds
+    return (when if when.tzinfo else when.replace(tzinfo=ZoneInfo(zone))).timestamp()
 
 
 def recorded(paths: Sequence[str], policies: PolicySet, at: float | None) -> Source:

@@ -2,11 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
+from typing import Any, Protocol
 
-from stoploss.engine.model import Notice
+from stoploss.engine.model import Action, Found, Notice, Order, Outcome, Refused
+
+__all__ = [
+    "Action",
+    "AddressError",
+    "Checkpoints",
+    "Delivery",
+    "Found",
+    "Means",
+    "Order",
+    "Outcome",
+    "Refused",
+    "Result",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,3 +57,47 @@ class Delivery:
     notice: Notice
     now: datetime
     environ: Mapping[str, str] = field(default_factory=dict, repr=False)
+
+
+class Checkpoints(Protocol):
+    """What is known of checkpoints on file systems of this machine, by the rules of the collector."""
+
+    def lacks(self, path: str) -> str | None:
+        """What the checkpoint at a path lacks to be complete, in words; None where it lacks nothing."""
+        ...
+
+    def domain(self, path: str) -> str | None:
+        """The failure domain of a path, such as `host`; None where it is not known."""
+        ...
+
+    def of_job(self, job: str) -> tuple[tuple[str, int | None], ...]:
+        """The checkpoints of a job that are there now: path and step, in any state."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Means:
+    """What an action is given by whoever runs it.
+
+    Attributes:
+        hostname: the name of this machine, as collectors tell it.
+        now: seconds since the epoch.
+        monotonic: seconds on a clock that never goes back.
+        sleep: waits a number of seconds.
+        environ: variables of the environment; never shown.
+        collectors: the options of each collector that is named, as validated by its option model;
+            where a system is and with which rights it is asked is said there once.
+        folder: an absolute path below which actions keep what they move away or need later.
+        checkpoints: where they can be looked at; None where no collector of them is named.
+        mask: a text without the secrets that it may hold.
+    """
+
+    hostname: str
+    now: Callable[[], float]
+    monotonic: Callable[[], float]
+    sleep: Callable[[float], None]
+    environ: Mapping[str, str] = field(repr=False)
+    collectors: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    folder: str = ""
+    checkpoints: Checkpoints | None = None
+    mask: Callable[[str], str] = str

@@ -24,7 +24,7 @@ from stoploss.rules.catalogue import Catalogue, path
 from stoploss.rules.conditions import typed
 
 if TYPE_CHECKING:
-    from stoploss.engine.audit import Finding
+    from stoploss.engine.findings import Finding
 
 HOUR, DAY = 3600.0, 86_400.0
 

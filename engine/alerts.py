@@ -8,13 +8,14 @@ from datetime import datetime, timedelta
 from zoneinfo import ZoneInfo
 
 from stoploss.engine.alert_memory import Wanted
-from stoploss.engine.audit import Evidence, Finding, UnknownFinding
 from stoploss.engine.costs.model import Waste
 from stoploss.engine.costs.money import money
 from stoploss.engine.evaluation.kleene import TRUE
+from stoploss.engine.findings import Evidence, Finding, UnknownFinding
 from stoploss.engine.incidents import Incident
 from stoploss.engine.model import Notice, ResourceId
 from stoploss.engine.planning.model import ALERT, Decision
+from stoploss.rules.policy import Policy
 from stoploss.rules.units import format_duration, format_value
 
 LINES = 12
@@ -91,6 +92,52 @@ def undecided(item: UnknownFinding, *, at: datetime) -> Notice:
     ]
     key = f"unknown:{item.policy.name}:{about}"
     return Notice(FIRING, key, item.policy.name, about, item.policy.severity, at, _lines(lines))
+
+
+def failure(decision: Decision, policy: Policy, waiting: Sequence[Decision], *, at: datetime) -> Notice:
+    """What is told of a step that could not be done; `waiting` are the steps that need it."""
+    about = str(decision.resource)
+    held = ", ".join(dict.fromkeys(item.action for item in waiting))
+    lines = [
+        f"{policy.name}: {about} · {decision.action} failed, so nothing more is done",
+        f"why: {decision.why}",
+        f"waiting for it: {held}" if held else "",
+        _explain(policy.name, decision.resource),
+        shlex.join(["stoploss", "ledger", "list", "--resource", about]),
+    ]
+    key = f"failed:{decision.finding}:{decision.step}"
+    return Notice(FIRING, key, policy.name, about, policy.severity, at, _lines(lines))
+
+
+def question(decision: Decision, policy: Policy, *, at: datetime, zone: ZoneInfo) -> Notice:
+    """What is told of a step that a person has to decide."""
+    request, about = decision.request, str(decision.resource)
+    assert request is not None, "only what is asked has a question"
+    saves = decision.saves_per_hour
+    lines = [
+        f"{policy.name}: {about} · {decision.action} needs a decision",
+        policy.summary,
+        f"why: {decision.why}",
+        f"saves: {saves:,.2f}/h" if saves is not None else "",
+        f"until: {_instant(request.valid_until, at, zone)} {_zone(at, zone)}",
+        shlex.join(["stoploss", "approve", request.id, "--reason", "checked"]),
+        shlex.join(["stoploss", "reject", request.id, "--reason", "still needed"]),
+        _explain(policy.name, decision.resource),
+    ]
+    return Notice(FIRING, f"ask:{request.id}", policy.name, about, policy.severity, at, _lines(lines))
+
+
+def incident(item: Incident, *, at: datetime) -> Notice:
+    """What is told of findings that are one fact."""
+    about = f"{item.label} {item.value}"
+    lines = [f"{item.name}: {about} · {item.cause}", item.why, f"policies: {', '.join(item.policies)}"]
+    return Notice(FIRING, item.id, item.name, about, "high", at, _lines(lines))
+
+
+def storm(why: str, *, at: datetime) -> Notice:
+    """What is told when much of a fleet turns idle or unknown at once."""
+    lines = [f"storm: destructive steps are {why}", "Nothing is ended while it lasts; alerts go on."]
+    return Notice(FIRING, "storm", "storm", "the fleet", "critical", at, _lines(lines))
 
 
 def joined(key: str, notices: Sequence[Notice], *, more: str = "") -> Notice:

@@ -6,103 +6,31 @@ first stored slot, so that an audit of a recording and a daemon that lived throu
 
 from __future__ import annotations
 
-import hashlib
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import UTC, date, datetime
+from datetime import UTC, datetime
 from zoneinfo import ZoneInfo
 
-from stoploss.engine.advice import Advice
 from stoploss.engine.conclusions import Conclusions
 from stoploss.engine.costs.accounts import Accounts
-from stoploss.engine.costs.model import Totals, Waste
+from stoploss.engine.costs.model import Totals
 from stoploss.engine.derived import derived
-from stoploss.engine.evaluation.columns import Column
-from stoploss.engine.evaluation.evaluator import Evaluator, RowStatus
-from stoploss.engine.evaluation.explain import Explainer
-from stoploss.engine.evaluation.explain_numbers import Explained
-from stoploss.engine.evaluation.kleene import FALSE, TRUE, UNKNOWN
-from stoploss.engine.evaluation.readings import UNREAD, Unknown, Why
+from stoploss.engine.evaluation.evaluator import Evaluator
+from stoploss.engine.evaluation.readings import UNREAD
+from stoploss.engine.findings import Finding, Judge, UnknownFinding
 from stoploss.engine.heatmap import HeatMap, heat_map
 from stoploss.engine.history.frame import Frame
 from stoploss.engine.incidents import Incident
-from stoploss.engine.model import UNREADABLE, ResourceId
+from stoploss.engine.model import ResourceId
 from stoploss.engine.ordering import in_order
 from stoploss.engine.planning.gather import Planner
-from stoploss.engine.planning.model import Decision
+from stoploss.engine.planning.model import Decision, Standing
 from stoploss.engine.promises import Promise
-from stoploss.rules.catalogue import Catalogue, Signal
-from stoploss.rules.policy import Exemption, Policy, PolicySet
+from stoploss.rules.catalogue import Catalogue
+from stoploss.rules.policy import Policy, PolicySet
 
-
-@dataclass(frozen=True, slots=True)
-class Evidence:
-    """A condition with what it came to: `value` in `unit` (a word for texts), and its coverage.
-
-    `note` says what else there is to know of the value, such as the budget that it is about.
-    """
-
-    condition: str
-    value: float | str | None
-    unit: str | None
-    samples: int | None
-    of: int | None
-    truth: int
-    note: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """A policy that is true on a resource, or was and holds.
-
-    Attributes:
-        id: the same over the whole episode: a hash of policy, resource, owner and first true slot.
-        state: pending, firing or holding.
-        since: the end of the first true slot.
-        stale_since: since when nothing is known of it any more, else None.
-        exemption: the exemption in force, else None; `expired` one that has run out.
-        waste: what it loses; None where the policy names no waste.
-        inferred: the cause that a decided incident gives it.
-        advice: changes of the training that would make its job cheaper, the dearest first.
-    """
-
-    id: str
-    policy: Policy
-    resource: ResourceId
-    owner: str | None
-    labels: Mapping[str, str]
-    state: str
-    since: datetime
-    stale_since: datetime | None
-    evidence: tuple[Evidence, ...]
-    exemption: Exemption | None = None
-    expired: Exemption | None = None
-    waste: Waste | None = None
-    inferred: str | None = None
-    advice: tuple[Advice, ...] = ()
-
-    @property
-    def cause(self) -> str | None:
-        """What an incident says, else what its policy says; None is undecided."""
-        return self.inferred or self.policy.cause
-
-
-@dataclass(frozen=True, slots=True)
-class UnknownFinding:
-    """A policy that could not be decided on a resource; `resource` is None where none was seen.
-
-    `alert` is true where that is to be told: `on-unknown: alert`, and unknown for longer than `for`.
-    """
-
-    policy: Policy
-    resource: ResourceId | None
-    condition: str | None
-    reason: str
-    why: Why
-    samples: int | None = None
-    of: int | None = None
-    alert: bool = False
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,6 +67,7 @@ class Audit:
     incidents: tuple[Incident, ...] = ()
     decisions: tuple[Decision, ...] = ()
     promises: tuple[Promise, ...] = ()
+    freeze: str | None = None
 
     @property
     def firing(self) -> tuple[Finding, ...]:
@@ -160,58 +89,72 @@ def audit(
     *,
     now: datetime,
     progress: Callable[[float], None] | None = None,
+    standing: Callable[[Sequence[str]], Standing] | None = None,
 ) -> Audit:
     """Evaluate a policy set over frames and gather what is true and what is unknown.
 
     `frames` yields the frame of a resolution (seconds), ending at the audit's instant; `now`
-    decides which exemptions have run out.
+    decides which exemptions have run out; `standing` says what people decided and what was done
+    about findings of these ids.
     """
     policies, frames = derived(policies, frames, catalogue)
     findings: list[Finding] = []
     unknown: list[UnknownFinding] = []
     empty: list[str] = []
-    seen: dict[ResourceId, None] = {}
-    at = datetime.fromtimestamp(0, UTC)
     today = now.astimezone(ZoneInfo(policies.settings.timezone)).date()
-    groups = _by_resolution(policies.policies)
-    failed: dict[str, CollectorStatus] = {}
-    heat: HeatMap | None = None
+    seen = _Seen()
     accounts = Accounts(policies, frames, catalogue)
     conclusions = Conclusions(policies, catalogue, accounts)
     planner = Planner(policies, catalogue, accounts)
-    for resolution, group in _each(groups, progress):
+    for resolution, group in _each(_by_resolution(policies.policies), progress):
         frame = accounts.frame(resolution)
-        seen.update(dict.fromkeys(frame.resources))
-        at = max(at, datetime.fromtimestamp(frame.time_of(frame.last), UTC))
         observer = accounts.observer(resolution, group)
         evaluator = Evaluator(group, catalogue, resolution=resolution, observer=observer)
         episodes = evaluator.advance(frame)
-        heat = heat or heat_map(frame, evaluator.world)
-        judge = _Judge(frame, evaluator, policies.exemptions, today, accounts)
+        seen.take(frame, evaluator)
+        judge = Judge(frame, evaluator, policies.exemptions, today, accounts)
         rows = list(evaluator.status())
         found = list(judge.findings(rows))
-        planner.take(evaluator, judge.explainer, observer, rows, found)
+        planner.take(evaluator, judge.explainer, observer, rows=rows, episodes=episodes, found=found)
         findings.extend(conclusions.take(judge.explainer, episodes, rows, found))
         unknown.extend(judge.unknowns(rows))
         empty.extend(judge.nothing(rows, unknown))
-        failed.update({status.name: status for status in collector_failures(frame)})
     told, incidents = conclusions.drawn(findings)
+    at = seen.at
     result = Audit(
         at,
         policies.settings.mode,
         policies.settings.timezone,
         policies.policies,
-        _counted(seen),
+        _counted(seen.resources),
         *in_order(policies.policies, told, unknown),
-        tuple(failed.values()),
+        tuple(seen.failed.values()),
         tuple(policy.name for policy in policies.policies if policy.name in empty),
         (*accounts.notes(today), *planner.notes(at)),
-        heat=heat,
+        heat=seen.heat,
         incidents=incidents,
-        decisions=planner.decisions(at, unknown),
+        decisions=planner.decisions(at, unknown, standing and standing([item.id for item in findings])),
         promises=conclusions.promises,
+        freeze=planner.freeze(at),
     )
     return replace(result, totals=accounts.totals(result.firing))
+
+
+@dataclass(slots=True)
+class _Seen:
+    """What the frames of an audit hold beside what policies say of it."""
+
+    at: datetime = EPOCH
+    resources: dict[ResourceId, None] = field(default_factory=dict)
+    failed: dict[str, CollectorStatus] = field(default_factory=dict)
+    heat: HeatMap | None = None
+
+    def take(self, frame: Frame, evaluator: Evaluator) -> None:
+        """Take the frame of one resolution, when it was evaluated."""
+        self.resources.update(dict.fromkeys(frame.resources))
+        self.at = max(self.at, datetime.fromtimestamp(frame.time_of(frame.last), UTC))
+        self.heat = self.heat or heat_map(frame, evaluator.world)
+        self.failed.update({status.name: status for status in collector_failures(frame)})
 
 
 def _each(
@@ -245,148 +188,3 @@ def collector_failures(frame: Frame) -> list[CollectorStatus]:
             reason = frame.look_reasons.get(name, "no reason given")
             failures.append(CollectorStatus(name, ok=False, reason=reason))
     return failures
-
-
-def finding_id(policy: str, column: Column, since: int, resolution: float) -> str:
-    """The id of an episode, the same in every run that sees its first true slot."""
-    resource = column.resource
-    text = "\0".join((policy, resource.kind, resource.id, column.owner or "", str(round(since * resolution))))
-    return "f-" + hashlib.sha256(text.encode()).hexdigest()[:12]
-
-
-class _Judge:
-    """Turns row states into findings and unknowns with their evidence."""
-
-    def __init__(
-        self,
-        frame: Frame,
-        evaluator: Evaluator,
-        exemptions: Iterable[Exemption],
-        today: date,
-        accounts: Accounts,
-    ) -> None:
-        self.frame, self.evaluator, self.accounts = frame, evaluator, accounts
-        self.explainer = Explainer(frame, evaluator.world)
-        self.exemptions, self.today = tuple(exemptions), today
-
-    def findings(self, rows: Iterable[RowStatus]) -> Iterable[tuple[RowStatus, Finding]]:
-        """Rows that are pending, firing or holding."""
-        for row in rows:
-            if row.state == "inactive" or row.since is None:
-                continue
-            stale = row.unknown_since if row.truth == UNKNOWN else None
-            exemption, expired = self._exemption(row.policy, row.column)
-            name = finding_id(row.policy.name, row.column, row.since, self.frame.resolution)
-            yield (
-                row,
-                Finding(
-                    name,
-                    row.policy,
-                    row.column.resource,
-                    row.column.owner,
-                    self._labels(row.column),
-                    row.state,
-                    self._time(row.since),
-                    None if stale is None else self._time(stale),
-                    self._evidences(row),
-                    exemption,
-                    expired,
-                    self.accounts.waste(name, row, self.evaluator.world),
-                ),
-            )
-
-    def unknowns(self, rows: Iterable[RowStatus]) -> Iterable[UnknownFinding]:
-        """Rows whose newest truth is unknown, each with its first reason."""
-        for row in rows:
-            if row.truth != UNKNOWN:
-                continue
-            condition, why = self._reason(row)
-            resource, alert = row.column.resource, self._alerts(row)
-            yield UnknownFinding(
-                row.policy, resource, condition, why.text, why.why, why.samples, why.of, alert
-            )
-
-    def _alerts(self, row: RowStatus) -> bool:
-        """Whether a row has been unknown for longer than its policy's `for`, and that is to be told."""
-        if row.policy.on_unknown != "alert" or row.unknown_since is None:
-            return False
-        slots = self.frame.last - row.unknown_since + 1
-        return slots > self.explainer.slots(row.policy.for_seconds) * bool(row.policy.for_seconds)
-
-    def nothing(self, rows: list[RowStatus], unknown: list[UnknownFinding]) -> Iterable[str]:
-        """Policies that ran on no resource at all; says so as an unknown where none was seen."""
-        ran = {row.policy.name for row in rows}
-        for number, policy in enumerate(self.evaluator.policies):
-            if policy.name in ran:
-                continue
-            yield policy.name
-            if self.evaluator.rows(number):
-                continue
-            signals = [signal for item in policy.conditions for signal in item.signals]
-            missing = [
-                s for s in signals if s.name not in self.frame.planes and s.collector not in self.frame.looks
-            ]
-            reason = f"no collector provides {missing[0].name}" if missing else f"no {policy.each} was seen"
-            why = Why.UNPROVIDED if missing else Why.UNRELATED
-            unknown.append(UnknownFinding(policy, None, None, reason, why))
-
-    def _leaves(self, row: RowStatus) -> list[tuple[str, Explained]]:
-        slot = self.frame.last
-        return [
-            (item.text, self.explainer.explain(item.root, row.column, slot)) for item in row.policy.conditions
-        ]
-
-    def _reason(self, row: RowStatus) -> tuple[str | None, Unknown]:
-        slot = self.frame.last
-        if row.policy.where is not None:
-            selected = self.explainer.explain(row.policy.where.root, row.column, slot)
-            if selected.truth == UNKNOWN and selected.unknown is not None:
-                return row.policy.where.text, selected.unknown
-        for text, leaf in self._leaves(row):
-            if leaf.truth == UNKNOWN and leaf.unknown is not None:
-                return text, leaf.unknown
-        return None, Unknown(Why.UNDEFINED, "unknown")
-
-    def _evidences(self, row: RowStatus) -> tuple[Evidence, ...]:
-        leaves = zip(row.policy.conditions, self._leaves(row), strict=True)
-        return tuple(
-            replace(self._evidence(leaf), note=self._note(condition.signals, row.column.resource))
-            for condition, leaf in leaves
-        )
-
-    def _note(self, signals: Iterable[Signal], resource: ResourceId) -> str | None:
-        remarks = [self.frame.remarks.get((signal.name, resource)) for signal in signals]
-        return "; ".join(dict.fromkeys(remark for remark in remarks if remark)) or None
-
-    def _evidence(self, item: tuple[str, Explained]) -> Evidence:
-        text, leaf = item
-        value = leaf.value
-        if value is None:
-            return Evidence(text, None, None, None, None, leaf.truth)
-        if value.word is not None or value.number is None:
-            return Evidence(text, value.word, None, value.samples, value.of, leaf.truth)
-        return Evidence(text, value.number / value.factor, value.unit, value.samples, value.of, leaf.truth)
-
-    def _exemption(self, policy: Policy, column: Column) -> tuple[Exemption | None, Exemption | None]:
-        expired = None
-        for exemption in self.exemptions:
-            if exemption.policy != policy.name:
-                continue
-            # What cannot be read is protected: only a plain no lets a policy through.
-            truth = self.explainer.explain(exemption.where.root, column, self.frame.last).truth
-            if truth == FALSE:
-                continue
-            if date.fromisoformat(exemption.expires) >= self.today:
-                return exemption, None
-            expired = exemption if truth == TRUE else expired
-        return None, expired
-
-    def _labels(self, column: Column) -> dict[str, str]:
-        labels = self.evaluator.world.labels_at(column.resource, self.frame.last)
-        told = {
-            name: "?" if value is UNREADABLE else value for name, value in labels.items() if value is not None
-        }
-        return {name: value for name, value in sorted(told.items()) if isinstance(value, str)}
-
-    def _time(self, slot: int) -> datetime:
-        return datetime.fromtimestamp(self.frame.time_of(slot), UTC)

@@ -15,7 +15,7 @@ from stoploss.rules.catalogue import Catalogue
 from stoploss.rules.policy import PolicySet
 
 if TYPE_CHECKING:
-    from stoploss.engine.audit import Finding
+    from stoploss.engine.findings import Finding
 
 
 class Conclusions:

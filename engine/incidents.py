@@ -21,12 +21,12 @@ from stoploss.engine.evaluation.evaluator import Episode, RowStatus
 from stoploss.engine.evaluation.explain_numbers import NumberExplainer
 from stoploss.engine.evaluation.kleene import UNKNOWN
 from stoploss.rules.catalogue import KINDS, path
-from stoploss.rules.policy import Correlation
+from stoploss.rules.policy import Correlation, Step
 from stoploss.rules.units import format_duration
 
 if TYPE_CHECKING:
-    from stoploss.engine.audit import Finding
     from stoploss.engine.costs.accounts import Accounts
+    from stoploss.engine.findings import Finding
 
 UNDECIDED = "undecided"
 
@@ -47,6 +47,7 @@ class Incident:
         since: when the oldest of the findings began.
         why: one sentence for people.
         totals: what the findings lose together, each billable thing and instant counted once.
+        steps: what the correlation does: whom it tells.
     """
 
     id: str
@@ -61,6 +62,7 @@ class Incident:
     since: datetime
     why: str
     totals: Totals = field(default_factory=Totals)
+    steps: tuple[Step, ...] = ()
 
     @property
     def undecided(self) -> bool:
@@ -179,6 +181,7 @@ class Incidents:
             unknown if item.undecided else (),
             since,
             why,
+            steps=rule.steps,
         )
 
 

@@ -8,7 +8,7 @@ end; kept outside, it also finds a chain that was forged anew from some line on.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
@@ -35,6 +35,9 @@ from stoploss.engine.masking import Masker
 from stoploss.engine.state_database import WRITES, open_database
 
 __all__ = ["Entry", "Fault", "Head", "Ledger"]
+
+PART = 500
+"""Episodes that are asked for at once."""
 
 
 class Ledger:
@@ -135,6 +138,7 @@ class Ledger:
         *,
         kinds: Iterable[str] = (),
         episode: str | None = None,
+        episodes: Sequence[str] | None = None,
         policy: str | None = None,
         resource: str | None = None,
         since: datetime | None = None,
@@ -142,6 +146,8 @@ class Ledger:
         last: int | None = None,
     ) -> tuple[Entry, ...]:
         """Lines in order; `resource` is written `job 4412`, `last` keeps the newest so many.
+
+        `episodes` are those of any of them, where `episode` is that of one.
 
         Raises:
             StoreError: a line is damaged, or the ledger cannot be read.
@@ -161,8 +167,18 @@ class Ledger:
         if last is not None:
             query = query.limit(last)
         with self.reading() as connection:
-            rows = connection.execute(query).all()
-        return tuple(self._entry(row) for row in reversed(rows))
+            if episodes is None:
+                rows = list(connection.execute(query))
+            else:
+                # In parts, as a statement takes a limited number of values.
+                parts = (episodes[at : at + PART] for at in range(0, len(episodes), PART))
+                rows = [
+                    row
+                    for part in parts
+                    for row in connection.execute(query.where(LINES.c.episode.in_(part)))
+                ]
+                rows.sort(key=lambda row: row.seq, reverse=True)
+        return tuple(self._entry(row) for row in reversed(rows[:last]))
 
     def open_intents(self) -> tuple[Entry, ...]:
         """Intents without a result: what a crash may have left half done.
@@ -228,6 +244,11 @@ class Ledger:
                     METADATA.create_all(connection)
                     connection.execute(insert(META), {"name": "schema", "value": str(SCHEMA)})
                     connection.execute(insert(HEAD), {"id": 1, "count": 0, "hash": START})
+        if schema is not None and schema < SCHEMA and not self._read_only:
+            with self.writing() as connection:
+                # What was added since are tables; those that are there stay as they are.
+                METADATA.create_all(connection)
+                connection.execute(update(META).where(META.c.name == "schema").values(value=str(SCHEMA)))
         if schema is not None and schema > SCHEMA:
             raise StoreError(
                 f"{self.name}: it was written by a newer stoploss (ledger {schema}, this one knows "

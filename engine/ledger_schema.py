@@ -11,13 +11,14 @@ from typing import Any
 
 from sqlalchemy import BigInteger, Column, Float, Integer, MetaData, String, Table, Text
 
+from stoploss.engine.canonical import canonical
 from stoploss.engine.masking import Masker
 from stoploss.engine.model import ResourceId
 from stoploss.rules.conditions.typed import CheckedCondition
 from stoploss.rules.diagnostics import Position
 from stoploss.rules.policy import Policy
 
-SCHEMA = 1
+SCHEMA = 2
 """Version of these tables; a ledger with a greater one is left alone."""
 
 METADATA = MetaData()
@@ -152,11 +153,6 @@ class Head:
 
 
 _HEX = frozenset("0123456789abcdef")
-
-
-def canonical(value: Any) -> str:
-    """The one spelling of a JSON value."""
-    return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False)
 
 
 def digest(previous: str, body: str) -> str:

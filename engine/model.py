@@ -6,7 +6,7 @@ from array import array
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Final, TypeAlias
+from typing import Any, Final, Literal, Protocol, TypeAlias
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -152,3 +152,117 @@ class Notice:
     def text(self) -> str:
         """All lines."""
         return "\n".join(self.lines)
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """One step that is to be carried out on one resource.
+
+    Attributes:
+        id: the same for the same step of the same episode, also after a crash; systems that take
+            a key against doing a thing twice are given it.
+        action: its name, such as terminate.
+        resource: what is acted on.
+        parameters: options of the step as the policy file names them (`power-cap`), numbers in the
+            units of the catalogue; JSON values.
+        labels: of the resource, as the newest look told them; those that are unreadable are `?`.
+        by: who asks, for people: `policy idle-gpu`.
+        since: when the episode began, in seconds since the epoch.
+        saved: path of the checkpoint on which the step relies: verified in this episode by a step before;
+            None where there is none or none is needed.
+    """
+
+    id: str
+    action: str
+    resource: ResourceId
+    parameters: Mapping[str, Any] = field(default_factory=dict)
+    labels: Mapping[str, str] = field(default_factory=dict)
+    by: str = ""
+    since: float = 0.0
+    saved: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What an order would act on, as it is at this moment. Written down before anything is done.
+
+    Attributes:
+        place: which of the action's targets it is, such as `job/slurm`; whoever finds it names it.
+        words: what would be done, for people: `would end process 4412 and 3 that it started`.
+        before: what makes the target this one and no other (process id and start, type of an
+            instance), and all that an undo needs; JSON values without secrets.
+        undoable: whether it can be taken back.
+    """
+
+    words: str
+    before: Mapping[str, Any] = field(default_factory=dict)
+    undoable: bool = False
+    place: str = ""
+
+
+OutcomeState: TypeAlias = Literal["done", "failed", "skipped", "undone", "unknown"]
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What came of an order.
+
+    Attributes:
+        state: `done`: it was looked at afterwards, and is as it should be. `failed`: it is not as it
+            should be. `skipped`: there is nothing to do any more. `undone`: nothing has changed, as
+            before the order. `unknown`: it cannot be told.
+        words: for people; never a secret, nor what another system answered.
+        after: what the look afterwards saw; JSON values without secrets.
+        retry: another try later is of use, and cannot do a thing twice.
+    """
+
+    state: OutcomeState
+    words: str
+    after: Mapping[str, Any] = field(default_factory=dict)
+    retry: bool = False
+
+
+class Refused(Exception):
+    """An order is not carried out; `words` says why, for people and without secrets.
+
+    `gone` is true where what it is about is no more, or is another by now.
+    """
+
+    def __init__(self, words: str, *, gone: bool = False) -> None:
+        super().__init__(words)
+        self.words, self.gone = words, gone
+
+
+class Action(Protocol):
+    """What is done to a resource, in steps between which the caller writes down what happens."""
+
+    def find(self, order: Order) -> Found:
+        """Look at what the order is about as it is now; changes nothing.
+
+        Raises:
+            Refused: it is gone, is not what it was, is not alone of its name, or cannot be looked at.
+        """
+        ...
+
+    def act(self, order: Order, found: Found) -> Outcome:
+        """Do it to exactly what was found, wait for it, and look whether it came true.
+
+        What another system answers or fails to answer is an outcome, never an exception. What is not any
+        more as it was found is left alone: `skipped`.
+        """
+        ...
+
+    def look(self, order: Order, found: Found) -> Outcome:
+        """What came of `act` whose outcome was never written down; changes nothing.
+
+        `done`, `undone` where it is as it was found, `failed` where it is in between (told in words),
+        `skipped` where it is gone without us, or `unknown`.
+        """
+        ...
+
+    def undo(self, order: Order, found: Found) -> Outcome:
+        """Bring back what `found.before` remembers, and look whether it did: `done` is then undone well.
+
+        What was changed again since by somebody else is left alone: `skipped`.
+        """
+        ...

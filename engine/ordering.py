@@ -9,7 +9,7 @@ from stoploss.engine.model import ResourceId
 from stoploss.rules.policy import Policy
 
 if TYPE_CHECKING:
-    from stoploss.engine.audit import Finding, UnknownFinding
+    from stoploss.engine.findings import Finding, UnknownFinding
 
 _SEVERITIES = {"critical": 0, "high": 1, "medium": 2, "low": 3}
 

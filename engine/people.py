@@ -12,8 +12,9 @@ from typing import Any
 
 from sqlalchemy import Connection, Row, delete, insert, select
 
+from stoploss.engine.canonical import canonical
 from stoploss.engine.ledger import Ledger
-from stoploss.engine.ledger_schema import Entry, canonical
+from stoploss.engine.ledger_schema import Entry
 from stoploss.engine.model import ResourceId
 from stoploss.engine.people_schema import (
     EXEMPTIONS,
@@ -159,10 +160,19 @@ class People:
         Raises:
             StoreError: the state cannot be read; then nothing may be ended.
         """
-        for row in self._rows(select(KEEPS).where(KEEPS.c.job == job)):
-            if now.timestamp() < row.until:
-                return Keep(row.job, instant(row.since), instant(row.until), row.reason, row.who)
-        return None
+        return next((keep for keep in self.keeps(now=now) if keep.job == job), None)
+
+    def keeps(self, *, now: datetime) -> tuple[Keep, ...]:
+        """Every keep that holds now.
+
+        Raises:
+            StoreError: the state cannot be read; then nothing may be ended.
+        """
+        return tuple(
+            Keep(row.job, instant(row.since), instant(row.until), row.reason, row.who)
+            for row in self._rows(select(KEEPS).order_by(KEEPS.c.job))
+            if now.timestamp() < row.until
+        )
 
     def exempt(
         self, policy: str, where: str, *, expires: str, reason: str, owner: str, who: str, now: datetime

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -11,7 +10,8 @@ from typing import Any
 
 from sqlalchemy import Column, Float, Integer, String, Table, Text
 
-from stoploss.engine.ledger_schema import METADATA, canonical
+from stoploss.engine.canonical import named, request_id
+from stoploss.engine.ledger_schema import METADATA
 from stoploss.engine.model import ResourceId
 
 VALID = timedelta(hours=24)
@@ -88,7 +88,7 @@ class Wanted:
 
     def id_of(self, parameters: str) -> str:
         """The request's id, with the parameters as canonical JSON without secrets."""
-        return _id("a", self.episode, self.action, self.target, parameters)
+        return request_id(self.episode, self.action, self.target, parameters)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -156,7 +156,7 @@ def instant(seconds: float) -> datetime:
 
 def exemption_id(policy: str, where: str, expires: str) -> str:
     """The id of an exemption; the same one again has the same."""
-    return _id("e", policy, where, expires)
+    return named("e", policy, where, expires)
 
 
 def request_row(wanted: Wanted, parameters: str, now: datetime) -> dict[str, Any]:
@@ -200,7 +200,3 @@ def request_of(row: Mapping[str, Any]) -> Request:
         who=row["who"],
         reason=row["reason"],
     )
-
-
-def _id(letter: str, *parts: str) -> str:
-    return f"{letter}-{hashlib.sha256(canonical(parts).encode()).hexdigest()[:12]}"

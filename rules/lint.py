@@ -96,7 +96,7 @@ def _lint_steps(draft: Draft, diagnostics: Diagnostics) -> None:
             fix="add for: 10m or longer",
             length=len(step.action),
         )
-    for step in policy.steps:
+    for _, step in policy.numbered:
         if step.action == "terminate" and policy.each not in _ENDS_ITSELF:
             diagnostics.add(
                 "ends-job-from-below",

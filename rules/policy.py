@@ -14,6 +14,9 @@ from stoploss.rules.conditions.typed import CheckedCondition, Condition
 from stoploss.rules.diagnostics import Position
 from stoploss.rules.units import Quantity
 
+ANSWER = 100
+"""What numbers of steps that follow a missing answer begin from, times the number of the step that asks."""
+
 
 @dataclass(frozen=True, slots=True)
 class Step:
@@ -66,6 +69,22 @@ class Policy:
     runbook: str | None = None
     contact: str | None = None
     steps: tuple[Step, ...] = ()
+
+    @property
+    def numbered(self) -> tuple[tuple[int, Step], ...]:
+        """Every step with its number; those that follow a missing answer to step 2 are 201, 202, …."""
+        own = tuple(enumerate(self.steps, 1))
+        answers = [
+            (number * ANSWER + at, answer)
+            for number, step in own
+            if step.require_ack is not None
+            for at, answer in enumerate(step.require_ack["then"], 1)
+        ]
+        return (*own, *answers)
+
+    def step(self, number: int) -> Step | None:
+        """The step of a number; None where the policy has none of it any more."""
+        return dict(self.numbered).get(number)
 
     @property
     def key(self) -> str:

@@ -18,7 +18,7 @@ from stoploss.rules.catalogue import Catalogue
 from stoploss.rules.policy import Policy, PolicySet
 
 if TYPE_CHECKING:
-    from stoploss.engine.audit import Finding
+    from stoploss.engine.findings import Finding
 
 NO_TEAM, UNDECIDED = "no team", "undecided"
 

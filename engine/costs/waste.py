@@ -151,7 +151,7 @@ class Assessor:
         if row.truth == UNKNOWN:
             waste = replace(known, missing="whether it still holds is unknown")
         else:
-            saves = sums.now if any(step.action in SAVING for step in row.policy.steps) else None
+            saves = sums.now if any(step.action in SAVING for _, step in row.policy.numbered) else None
             waste = replace(known, per_hour=sums.now, saves_per_hour=saves)
         return Assessment(waste, tuple(claims), parents)
 

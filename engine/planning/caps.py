@@ -144,7 +144,7 @@ def _surges(drafts: Iterable[Draft], situation: Situation) -> list[Draft]:
             and draft.verdict in ("would", "held")
             and number > SURGE
             and number > SURGE * most
-            and draft.request_id not in situation.approved
+            and draft.request_id not in situation.standing.approved
         ):
             why = f"surge: {number} resources, at most {most} in the last 24 h; needs approval"
             drafts[at] = draft.hold(why, asks=True)

@@ -7,10 +7,12 @@ the policy gives.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import datetime, timedelta
 
-from stoploss.engine.planning.model import Candidate, Draft, Situation
+from stoploss.engine.planning.model import Answer, Candidate, Draft, Situation
 from stoploss.engine.planning.schedule import quiet_until
+from stoploss.rules.policy import ANSWER, Step
 
 
 def drafts(candidate: Candidate, situation: Situation) -> list[Draft]:
@@ -19,23 +21,53 @@ def drafts(candidate: Candidate, situation: Situation) -> list[Draft]:
     before: datetime | None = situation.at
     after = 0.0
     for number, step in enumerate(candidate.policy.steps, 1):
-        done = situation.done.get((candidate.finding or "", number))
-        if done is not None:
-            found.append(Draft(candidate, number, step, done, done=True))
-            before, after = done, step.after
-            continue
-        natural = due = _natural(candidate, step.after, situation.at)
-        if found and before is not None and natural is not None:
-            due = max(natural, before + timedelta(seconds=max(0.0, step.after - after)))
-        draft = Draft(candidate, number, step, due)
-        if draft.alert:
-            due, notes = _loud(candidate, due, situation)
-            draft = Draft(candidate, number, step, due, notes=notes)
-        elif before is None:
-            draft = Draft(candidate, number, step, None)
+        draft = _draft(candidate, number, step, situation)
+        if not draft.done:
+            natural = due = _natural(candidate, step.after, situation.at)
+            if found and before is not None and natural is not None:
+                due = max(natural, before + timedelta(seconds=max(0.0, step.after - after)))
+            draft = replace(draft, due=due)
+            if draft.alert:
+                due, notes = _loud(candidate, due, situation)
+                draft = replace(draft, due=due, notes=notes)
+            elif before is None:
+                draft = replace(draft, due=None)
         found.append(draft)
         before, after = draft.due, step.after
-    return found
+    return [*found, *_answers(candidate, found, situation)]
+
+
+def _draft(candidate: Candidate, number: int, step: Step, situation: Situation) -> Draft:
+    """A step with what has become of it so far; its `due` is when it was done."""
+    key = candidate.finding or "", number
+    done = situation.standing.done.get(key)
+    return Draft(
+        candidate, number, step, done, done=done is not None, failed=situation.standing.failed.get(key)
+    )
+
+
+def _answers(candidate: Candidate, found: list[Draft], situation: Situation) -> list[Draft]:
+    """Steps that follow where nobody answers within the time that a step gives, counted from its end.
+
+    Who says yes to the first of them says it to all, and they need not wait for the end of the time.
+    """
+    before = {draft.number: draft for draft in found}
+    approved: dict[int, bool] = {}
+    out: list[Draft] = []
+    for number, step in candidate.policy.numbered[len(candidate.policy.steps) :]:
+        asking = before[number // ANSWER]
+        assert asking.step.require_ack is not None, "only a step that asks is followed by an answer"
+        draft = _draft(candidate, number, step, situation)
+        first = asking.number not in approved
+        yes = approved.setdefault(asking.number, draft.request_id in situation.standing.approved)
+        if not draft.done and asking.due is not None:
+            until = asking.due + timedelta(seconds=asking.step.require_ack["within"])
+            begin = asking.due if asking.done and yes else until
+            due = max(situation.at, begin + timedelta(seconds=step.after)) if candidate.running else None
+            wait = Answer(until, ask=first, now=asking.done) if until > situation.at and not yes else None
+            draft = replace(draft, due=due, answer=wait)
+        out.append(draft)
+    return out
 
 
 def _natural(candidate: Candidate, after: float, at: datetime) -> datetime | None:

@@ -8,17 +8,18 @@ from typing import TYPE_CHECKING
 
 from stoploss.engine.costs.accounts import Accounts
 from stoploss.engine.costs.waste import TrueSlots
-from stoploss.engine.evaluation.evaluator import Evaluator, RowStatus
+from stoploss.engine.evaluation.evaluator import Episode, Evaluator, RowStatus
 from stoploss.engine.evaluation.explain import Explainer
-from stoploss.engine.planning.model import ALERT, Candidate, Decision, Facts, Situation
+from stoploss.engine.planning.model import ALERT, Candidate, Decision, Facts, Situation, Standing
 from stoploss.engine.planning.plan import plan
+from stoploss.engine.planning.recent import recent
 from stoploss.engine.planning.sight import Sight
 from stoploss.engine.planning.storms import LASTS, Turn, freeze
 from stoploss.rules.catalogue import Catalogue
 from stoploss.rules.policy import PolicySet
 
 if TYPE_CHECKING:
-    from stoploss.engine.audit import Finding, UnknownFinding
+    from stoploss.engine.findings import Finding, UnknownFinding
 
 Found = Sequence[tuple[RowStatus, "Finding"]]
 
@@ -32,11 +33,19 @@ class Planner:
         self._population: dict[str, int] = {}
         self._fleet: dict[str, int] = {}
         self._turns: list[Turn] = []
+        self._recent: dict[str, int] = {}
 
     def take(
-        self, evaluator: Evaluator, explainer: Explainer, true: TrueSlots, rows: list[RowStatus], found: Found
+        self,
+        evaluator: Evaluator,
+        explainer: Explainer,
+        true: TrueSlots,
+        *,
+        rows: Sequence[RowStatus],
+        episodes: Sequence[Episode],
+        found: Found,
     ) -> None:
-        """Take one resolution at its newest slot."""
+        """Take one resolution at its newest slot; `episodes` are all that began or ended in its frame."""
         prices = self._accounts.prices(explainer.frame.resolution)
         sight = Sight(explainer, self._catalogue, prices, self._policies.protect)
         last, resolution = explainer.frame.last, explainer.frame.resolution
@@ -45,11 +54,12 @@ class Planner:
             self._population[policy.name] = len(here)
             self._fleet[policy.each] = len(here)
         self._turns.extend(_turns(sight, rows))
+        self._recent |= recent(episodes, rows, explainer.frame)
         sight.firing(found)
         for row, finding in found:
             if finding.state == "pending" or not finding.policy.steps:
                 continue
-            acts = any(step.action != ALERT for step in finding.policy.steps)
+            acts = any(step.action != ALERT for _, step in finding.policy.numbered)
             since, at = row.fired, evaluator.world.tables[row.policy.each]
             place = at.index[(row.column.resource, row.column.start)]
             assert since is not None, "what fires has a slot in which it fired"
@@ -65,7 +75,9 @@ class Planner:
                 finding.waste.saves_per_hour if finding.waste else None,
             )
 
-    def decisions(self, at: datetime, unknown: Iterable[UnknownFinding]) -> tuple[Decision, ...]:
+    def decisions(
+        self, at: datetime, unknown: Iterable[UnknownFinding], standing: Standing | None = None
+    ) -> tuple[Decision, ...]:
         """The plan of everything that was taken; an unknown that is to be told gets its alerts."""
         settings = self._policies.settings
         situation = Situation(
@@ -74,7 +86,9 @@ class Planner:
             settings.limits,
             settings.maintenance,
             self._population,
-            freeze=self._freeze(at),
+            self._recent or None,
+            freeze=self.freeze(at),
+            standing=standing or Standing(),
         )
         firing = {(item.policy.name, item.resource) for item in self._candidates.values()}
         told = [
@@ -86,10 +100,11 @@ class Planner:
 
     def notes(self, at: datetime) -> tuple[str, ...]:
         """That destructive steps are frozen, told once."""
-        frozen = self._freeze(at)
+        frozen = self.freeze(at)
         return () if frozen is None else (f"destructive steps are {frozen}",)
 
-    def _freeze(self, at: datetime) -> str | None:
+    def freeze(self, at: datetime) -> str | None:
+        """Why destructive steps are frozen, or None."""
         return freeze(self._turns, self._fleet, at.timestamp())
 
 
@@ -98,7 +113,7 @@ def _turns(sight: Sight, rows: Iterable[RowStatus]) -> Iterable[Turn]:
     frame = sight.explainer.frame
     first = frame.last - LASTS / frame.resolution
     for row in rows:
-        if not any(step.destructive for step in row.policy.steps):
+        if not any(step.destructive for _, step in row.policy.numbered):
             continue
         unknown, since = row.unknown_since, row.since
         if unknown is not None and unknown > max(first, row.column.start):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from stoploss.engine.planning.model import Candidate, Draft, Situation
+from stoploss.engine.planning.model import Candidate, Draft, Situation, Standing
 from stoploss.engine.planning.schedule import maintenance, why_outside
 from stoploss.rules.units import format_duration
 
@@ -14,29 +14,42 @@ NO_SNAPSHOT = frozenset({"prune", "retain", "release"})
 """Destructive actions that end no job; a prune is guarded by what it keeps."""
 
 
-def guarded(draft: Draft, situation: Situation, warned: bool) -> Draft:
-    """The draft with everything that its guards say; `warned`: an alert comes before it."""
-    if draft.done:
+def guarded(draft: Draft, situation: Situation, unwarned: str | None) -> Draft:
+    """The draft with everything that its guards say; `unwarned`: why its owner does not know of it."""
+    if draft.done or draft.failed is not None:
         return draft
+    standing = situation.standing
+    if draft.key in standing.running:
+        return draft.hold("it is being carried out")
     for why in _all_steps(draft, situation):
         draft = draft.block(why)
+    if standing.paused is not None:
+        draft = draft.hold(f"paused: {standing.paused}")
     if draft.alert:
         return draft if draft.due is not None else draft.hold("the clock of `after` stands")
-    for why in _acting(draft.candidate):
+    return _approval(_saving(_timed(_changing(draft, situation, unwarned), situation)), situation)
+
+
+def _changing(draft: Draft, situation: Situation, unwarned: str | None) -> Draft:
+    """Guards of what is more than an alert."""
+    for why in (*_acting(draft.candidate), *_said_no(draft, situation.standing)):
         draft = draft.block(why)
     if draft.step.destructive:
-        for why in _destructive(draft, warned):
+        for why in _destructive(draft, unwarned):
             draft = draft.block(why)
         for why in _waiting(draft, situation):
             draft = draft.hold(why)
+    return draft
+
+
+def _timed(draft: Draft, situation: Situation) -> Draft:
+    """What holds a step for now: its clock, its mode, or maintenance."""
     if draft.due is None:
         draft = draft.hold("the clock of `after` stands: not true now")
     if draft.candidate.policy.mode == "warn":
         draft = draft.hold("mode warn: only alerts are sent")
     closed = maintenance(situation.maintenance, draft.due or situation.at, situation.timezone)
-    if closed is not None:
-        draft = draft.hold(closed)
-    return _approval(_saving(draft), situation)
+    return draft if closed is None else draft.hold(closed)
 
 
 def _all_steps(draft: Draft, situation: Situation) -> Iterator[str]:
@@ -59,7 +72,19 @@ def _acting(candidate: Candidate) -> Iterator[str]:
         yield "class unknown: alerts only"
 
 
-def _destructive(draft: Draft, warned: bool) -> Iterator[str]:
+def _said_no(draft: Draft, standing: Standing) -> Iterator[str]:
+    """What people decided against a step."""
+    facts, step = draft.candidate.facts, draft.step
+    rejected = standing.rejected.get((draft.candidate.finding or "", step.action, draft.target))
+    if rejected is not None:
+        yield f"rejected {rejected}"
+    if step.destructive and standing.unreadable is not None:
+        yield f"what people decided cannot be read: {standing.unreadable}"
+    if step.destructive and facts.job is not None and facts.job in standing.kept:
+        yield f"kept {standing.kept[facts.job]}"
+
+
+def _destructive(draft: Draft, unwarned: str | None) -> Iterator[str]:
     facts = draft.candidate.facts
     if facts.stale is not None:
         yield facts.stale
@@ -76,8 +101,8 @@ def _destructive(draft: Draft, warned: bool) -> Iterator[str]:
     saves = draft.candidate.saves_per_hour
     if saves is not None and saves <= 0:
         yield "no net gain: it saves nothing"
-    if not warned:
-        yield "the owner is not warned: no alert comes before it"
+    if unwarned is not None:
+        yield unwarned
 
 
 def _waiting(draft: Draft, situation: Situation) -> Iterator[str]:
@@ -85,7 +110,8 @@ def _waiting(draft: Draft, situation: Situation) -> Iterator[str]:
     if facts.thin is not None:
         yield facts.thin
     needs = facts.ends_work and draft.step.action not in NO_SNAPSHOT
-    if needs and draft.step.snapshot != "not-needed" and not facts.saved:
+    saved = facts.saved or situation.standing.saved.get(draft.candidate.finding or "") is not None
+    if needs and draft.step.snapshot != "not-needed" and not saved:
         yield "waits for a verified snapshot"
     if situation.freeze is not None:
         yield situation.freeze
@@ -93,8 +119,11 @@ def _waiting(draft: Draft, situation: Situation) -> Iterator[str]:
 
 def _approval(draft: Draft, situation: Situation) -> Draft:
     """A budget knows nothing of the work that it would end, so a person decides."""
-    if draft.request_id in situation.approved:
+    if draft.request_id in situation.standing.approved:
         return draft
+    if draft.answer is not None:
+        until = f"{draft.answer.until:%Y-%m-%d %H:%M %Z}"
+        return draft.hold(f"an answer is awaited until {until}", asks=draft.answer.ask)
     if draft.step.approve == "required":
         return draft.hold("needs approval", asks=True)
     if draft.step.destructive and draft.candidate.facts.ends_work and _on_budget(draft.candidate):

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any
 
+from stoploss.engine.canonical import canonical, request_id
 from stoploss.engine.model import ResourceId
 from stoploss.rules.policy import Policy, Step
 
@@ -101,6 +102,39 @@ class Candidate:
     saves_per_hour: float | None = None
 
 
+StepKey = tuple[str, int]
+"""A finding, and the number of one of its steps."""
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """What people decided, and what was done, as of the instant of a plan.
+
+    Attributes:
+        approved: ids of requests that a person approved.
+        rejected: (finding, action, target) -> who said no and why.
+        kept: job -> until when, by whom and why nothing may end or shrink it.
+        paused: why nothing at all is carried out; None where it is.
+        unreadable: why what people decided cannot be read; then nothing is destroyed.
+        done: when a step was done, an alert: delivered.
+        failed: why a step has failed and is not tried again now.
+        undelivered: why an alert did not reach all whom it tells.
+        running: steps that are being carried out.
+        saved: finding -> path of the checkpoint that one of its steps has had verified.
+    """
+
+    approved: frozenset[str] = frozenset()
+    rejected: Mapping[tuple[str, str, str], str] = field(default_factory=dict)
+    kept: Mapping[str, str] = field(default_factory=dict)
+    paused: str | None = None
+    unreadable: str | None = None
+    done: Mapping[StepKey, datetime] = field(default_factory=dict)
+    failed: Mapping[StepKey, str] = field(default_factory=dict)
+    undelivered: Mapping[StepKey, str] = field(default_factory=dict)
+    running: frozenset[StepKey] = frozenset()
+    saved: Mapping[str, str | None] = field(default_factory=dict)
+
+
 @dataclass(frozen=True, slots=True)
 class Situation:
     """What a plan depends on beside its findings.
@@ -113,8 +147,7 @@ class Situation:
         population: policy -> resources that it is about, before its `where`.
         recent: policy -> the largest number of resources in the last 24 h; None is not known.
         freeze: why destructive steps are frozen, else None.
-        approved: ids of requests that a person approved.
-        done: (finding, number of the step) -> when it was done, an alert: delivered.
+        standing: what people and the ledger say.
     """
 
     at: datetime
@@ -124,8 +157,7 @@ class Situation:
     population: Mapping[str, int] = field(default_factory=dict)
     recent: Mapping[str, int] | None = None
     freeze: str | None = None
-    approved: frozenset[str] = frozenset()
-    done: Mapping[tuple[str, int], datetime] = field(default_factory=dict)
+    standing: Standing = field(default_factory=lambda: Standing())
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,6 +186,7 @@ class Decision:
         whys: what stops it, or is to be known of it; empty where nothing is.
         saves_per_hour: money per hour; None is unknown, or it saves nothing by itself.
         request: what to ask a person, where that is all it waits for or part of it.
+        ask_now: the question is to be put: a person's word is all that it waits for.
     """
 
     id: str
@@ -170,11 +203,24 @@ class Decision:
     whys: tuple[str, ...] = ()
     saves_per_hour: float | None = None
     request: Request | None = None
+    ask_now: bool = False
 
     @property
     def why(self) -> str:
         """What lets or stops it, in words."""
         return "; ".join(self.whys) or "ok"
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """That a step follows only where nobody answers until then.
+
+    `ask`: it is the step about which somebody is asked; `now`: the time to answer has begun.
+    """
+
+    until: datetime
+    ask: bool
+    now: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,10 +232,12 @@ class Draft:
     step: Step
     due: datetime | None
     done: bool = False
+    failed: str | None = None
+    answer: Answer | None = None
     blocked: tuple[str, ...] = ()
     held: tuple[str, ...] = ()
     skipped: str | None = None
-    asks: bool = False
+    asks: int = 0
     notes: tuple[str, ...] = ()
 
     @property
@@ -199,6 +247,8 @@ class Draft:
             return "done"
         if self.skipped is not None:
             return "skipped"
+        if self.failed is not None:
+            return "failed"
         return "blocked" if self.blocked else "held" if self.held else "would"
 
     @property
@@ -222,16 +272,19 @@ class Draft:
         return own
 
     @property
+    def key(self) -> StepKey:
+        """The finding and the number of the step."""
+        return self.candidate.finding or "", self.number
+
+    @property
     def request_id(self) -> str:
         """The id of the question whether this may be done."""
-        said = (
-            self.candidate.finding,
-            self.number,
+        return request_id(
+            self.candidate.finding or "",
             self.step.action,
             self.target,
-            json.dumps(self.parameters, sort_keys=True, default=str),
+            canonical(json.loads(json.dumps(self.parameters, default=str))),
         )
-        return "r-" + _digest(said)
 
     def block(self, why: str) -> Draft:
         """Blocked, for one reason more."""
@@ -239,14 +292,15 @@ class Draft:
 
     def hold(self, why: str, *, asks: bool = False) -> Draft:
         """Held, for one reason more; `asks`: a person's approval lets it go."""
-        return replace(self, held=(*self.held, why), asks=self.asks or asks)
+        return replace(self, held=(*self.held, why), asks=self.asks + asks)
 
 
 def decided(draft: Draft, policies: tuple[str, ...], at: datetime) -> Decision:
     """The decision that a draft has come to."""
     found = draft.candidate
     verdict = draft.verdict
-    words = [draft.skipped] if draft.skipped else [*draft.blocked, *draft.held]
+    words = [draft.skipped] if draft.skipped else [draft.failed] if draft.failed else []
+    words = words or [*draft.blocked, *draft.held]
     request = None
     if draft.asks and verdict == "held":
         request = Request(
@@ -273,7 +327,15 @@ def decided(draft: Draft, policies: tuple[str, ...], at: datetime) -> Decision:
         tuple(dict.fromkeys([*words, *draft.notes])),
         found.saves_per_hour if draft.step.destructive else None,
         request,
+        request is not None and draft.asks == len(draft.held) and _time_to_ask(draft, at),
     )
+
+
+def _time_to_ask(draft: Draft, at: datetime) -> bool:
+    """Whether a step is due, or the time to answer runs."""
+    if draft.answer is not None:
+        return draft.answer.now
+    return draft.due is not None and draft.due <= at
 
 
 def _digest(parts: tuple[object, ...]) -> str:

@@ -43,9 +43,17 @@ def _guarded(candidate: Candidate, situation: Situation) -> list[Draft]:
     for draft in drafts(candidate, situation):
         if candidate.finding is None and not draft.alert:
             continue
-        warned = any(item.alert and item.verdict in ("would", "done") for item in found)
-        found.append(guarded(draft, situation, warned))
+        found.append(guarded(draft, situation, _unwarned(found, situation)))
     return found
+
+
+def _unwarned(before: list[Draft], situation: Situation) -> str | None:
+    """Why the owner is not warned by the alerts before a step; None where one will be or was."""
+    told = [item for item in before if item.alert and item.verdict in ("would", "done")]
+    lost = [why for item in told if (why := situation.standing.undelivered.get(item.key)) is not None]
+    if len(told) > len(lost):
+        return None
+    return f"the owner is not warned: {lost[0] if lost else 'no alert comes before it'}"
 
 
 def _order(candidate: Candidate) -> tuple[ResourceId, str, str]:

@@ -24,7 +24,7 @@ from stoploss.rules.catalogue import Catalogue, path
 from stoploss.rules.conditions.typed import CheckedCondition
 
 if TYPE_CHECKING:
-    from stoploss.engine.audit import Finding
+    from stoploss.engine.findings import Finding
 
 COVERAGE = 90
 """Percent of a window that must be covered where a step is destructive."""
@@ -233,7 +233,7 @@ class Sight:
 
     def _kept(self, row: RowStatus, job: str | None) -> tuple[str | None, tuple[str, ...]]:
         """Why a checkpoint, or all of a job's, must stay; and which of a job's may go."""
-        prune = next((step for step in row.policy.steps if step.action == "prune"), None)
+        prune = next((step for _, step in row.policy.numbered if step.action == "prune"), None)
         if prune is None:
             return None, ()
         resource = row.column.resource

@@ -33,8 +33,8 @@ class Draft:
 
     @property
     def destructive(self) -> bool:
-        """Whether some step ends or deletes something."""
-        return "destructive" in self.kinds
+        """Whether some step ends or deletes something, those that follow a missing answer included."""
+        return "destructive" in self.kinds or any(step.destructive for _, step in self.policy.numbered)
 
     def place(self, key: str) -> Position:
         """Where the value of a key stands; the name, or the policy itself, for lack of it."""

@@ -13,9 +13,15 @@ from stoploss.rules.loading.draft import Draft, find
 
 def check_safety(draft: Draft, reader: ConditionReader, diagnostics: Diagnostics) -> None:
     """Refuse a policy that acts without a condition, or that selects by what is absent."""
-    acting = next((index for index, kind in enumerate(draft.kinds) if kind != "notify"), None)
-    if acting is not None and draft.policy.when is None and "when" not in draft.damaged:
-        step = draft.policy.steps[acting]
+    kinds = dict(enumerate(draft.kinds, 1))
+    # A step that follows a missing answer changes something unless it is an alert, too.
+    acting = [
+        step
+        for number, step in draft.policy.numbered
+        if kinds.get(number, "notify" if step.action == "alert" else "changing") != "notify"
+    ]
+    if acting and draft.policy.when is None and "when" not in draft.damaged:
+        step = acting[0]
         diagnostics.add(
             "no-condition",
             f"the policy would {step.action} everything of kind {draft.policy.each}: it has no condition",

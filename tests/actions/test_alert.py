@@ -21,8 +21,8 @@ from stoploss.actions.alert import Receivers, address, alert, recipient
 from stoploss.actions.contract import AddressError, Delivery, Result
 from stoploss.engine import alerts, clock
 from stoploss.engine.alert_memory import Wanted
-from stoploss.engine.audit import Evidence
 from stoploss.engine.evaluation.kleene import FALSE
+from stoploss.engine.findings import Evidence
 from stoploss.engine.incidents import Incident
 from stoploss.engine.model import ResourceId
 from stoploss.engine.planning.model import Decision, Request

@@ -13,9 +13,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sqlalchemy import update
 
+from stoploss.engine.canonical import canonical
 from stoploss.engine.history.store_errors import StoreError
 from stoploss.engine.ledger import Entry, Ledger
-from stoploss.engine.ledger_schema import META, canonical, entry_of, policy_hash, row_of
+from stoploss.engine.ledger_schema import META, entry_of, policy_hash, row_of
 from stoploss.engine.masking import Masker
 from stoploss.engine.model import ResourceId
 from stoploss.rules.diagnostics import Position

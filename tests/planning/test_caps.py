@@ -9,7 +9,7 @@ import pytest
 from support.plans import AT, READY, candidate, decide, policy, step
 
 from stoploss.engine.model import ResourceId
-from stoploss.engine.planning.model import Candidate, Decision, Situation
+from stoploss.engine.planning.model import Candidate, Decision, Situation, Standing
 from stoploss.engine.planning.plan import plan
 from stoploss.engine.planning.storms import Turn, freeze
 from stoploss.rules.units import parse_quantity
@@ -151,7 +151,7 @@ def test_P_D6_a_surge_is_held_for_approval() -> None:
     assert found[0].why == "surge: 50 resources, at most 1 in the last 24 h; needs approval"
     assert found[0].request is not None
     approved = frozenset({item.request.id for item in found if item.request})
-    assert verdicts(decide(*jobs(50), recent={"idle": 1}, approved=approved)) == {"would"}
+    assert verdicts(decide(*jobs(50), recent={"idle": 1}, standing=Standing(approved=approved))) == {"would"}
 
 
 @pytest.mark.parametrize(

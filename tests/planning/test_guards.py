@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from support.plans import AT, ENDS, READY, candidate, decide, ending, policy, step
 
+from stoploss.engine.planning.model import Standing
 from stoploss.rules.catalogue import catalogue
 from stoploss.rules.conditions import typed
 from stoploss.rules.conditions.typed import CheckedCondition
@@ -87,7 +88,7 @@ def test_an_owner_who_is_not_warned_keeps_the_job() -> None:
 def test_a_late_warning_gives_its_whole_time() -> None:
     """The end keeps its distance from when the alert was delivered, not from when it was due."""
     warned = AT - timedelta(minutes=10)
-    found = ending(candidate(), done={("f-idle-j", 1): warned})
+    found = ending(candidate(), standing=Standing(done={("f-idle-j", 1): warned}))
 
     assert found.due == warned + timedelta(minutes=30)
 
@@ -137,8 +138,14 @@ def test_an_approval_is_asked_for_exactly_this() -> None:
     assert request.parameters == {"grace": 60.0}
     assert request.valid_until == AT + timedelta(hours=24, minutes=30)
     assert request.id != other.id
-    assert ending(candidate(of=policy(steps=steps)), approved=frozenset({request.id})).verdict == "would"
-    assert ending(candidate(of=policy(steps=steps)), approved=frozenset({other.id})).verdict == "held"
+    assert (
+        ending(candidate(of=policy(steps=steps)), standing=Standing(approved=frozenset({request.id}))).verdict
+        == "would"
+    )
+    assert (
+        ending(candidate(of=policy(steps=steps)), standing=Standing(approved=frozenset({other.id}))).verdict
+        == "held"
+    )
 
 
 def test_P_B15_a_future_start_is_labelled() -> None:

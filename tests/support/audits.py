@@ -6,10 +6,11 @@ from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from stoploss.engine.audit import Audit, Evidence, Finding, UnknownFinding
+from stoploss.engine.audit import Audit
 from stoploss.engine.costs.model import Waste
 from stoploss.engine.evaluation.kleene import TRUE
 from stoploss.engine.evaluation.readings import Why
+from stoploss.engine.findings import Evidence, Finding, UnknownFinding
 from stoploss.engine.model import ResourceId
 from stoploss.rules.conditions import typed
 from stoploss.rules.conditions.typed import CheckedCondition

@@ -6,7 +6,8 @@ import csv
 import io
 from collections.abc import Iterator
 
-from stoploss.engine.audit import Audit, Finding
+from stoploss.engine.audit import Audit
+from stoploss.engine.findings import Finding
 from stoploss.reports.audit_json import instant
 from stoploss.reports.audit_table import evidence
 

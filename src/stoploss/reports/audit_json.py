@@ -9,8 +9,9 @@ from datetime import datetime
 from typing import Any
 
 from stoploss.engine.advice import Advice
-from stoploss.engine.audit import Audit, Evidence, Finding, UnknownFinding
+from stoploss.engine.audit import Audit
 from stoploss.engine.costs.model import Totals, Waste
+from stoploss.engine.findings import Evidence, Finding, UnknownFinding
 from stoploss.engine.incidents import Incident
 from stoploss.engine.promises import Promise
 from stoploss.reports import plan

@@ -8,7 +8,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC
 
-from stoploss.engine.audit import Audit, Finding, UnknownFinding
+from stoploss.engine.audit import Audit
+from stoploss.engine.findings import Finding, UnknownFinding
 from stoploss.reports.audit_table import evidence
 
 _FORBIDDEN = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")

@@ -7,7 +7,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from stoploss import __version__
-from stoploss.engine.audit import Audit, Finding, UnknownFinding
+from stoploss.engine.audit import Audit
+from stoploss.engine.findings import Finding, UnknownFinding
 from stoploss.engine.model import ResourceId
 from stoploss.reports.audit_json import instant
 from stoploss.reports.audit_table import evidence

@@ -9,9 +9,10 @@ from zoneinfo import ZoneInfo
 
 import click
 
-from stoploss.engine.audit import Audit, Evidence, Finding
+from stoploss.engine.audit import Audit
 from stoploss.engine.costs.money import figure, money
 from stoploss.engine.evaluation.kleene import TRUE
+from stoploss.engine.findings import Evidence, Finding
 from stoploss.engine.model import ResourceId
 from stoploss.reports import audit_causes, plan
 from stoploss.rules.units import SYMBOLS, format_duration, format_value

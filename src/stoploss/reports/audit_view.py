@@ -10,10 +10,11 @@ from zoneinfo import ZoneInfo
 
 from markupsafe import Markup
 
-from stoploss.engine.audit import Audit, Evidence, Finding
+from stoploss.engine.audit import Audit
 from stoploss.engine.costs.model import Amount, Waste
 from stoploss.engine.costs.money import figure, money
 from stoploss.engine.evaluation.kleene import FALSE, TRUE
+from stoploss.engine.findings import Evidence, Finding
 from stoploss.engine.model import ResourceId
 from stoploss.reports import svg
 from stoploss.rules.policy import Policy, Step

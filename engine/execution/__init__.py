@@ -1,0 +1,1 @@
+"""Carries a plan out: intent, act, verify, result; and after a crash, look."""

@@ -1,0 +1,159 @@
+"""One instant of a running stoploss: evaluate, tell, act. Whoever runs it gives the instants."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from zoneinfo import ZoneInfo
+
+from stoploss.engine.audit import Audit, audit
+from stoploss.engine.execution.alerting import Alerting, Delivered, Post
+from stoploss.engine.execution.executor import Executor, Hands, Round, decision_line
+from stoploss.engine.execution.reconcile import reconcile
+from stoploss.engine.execution.standing import standing_of
+from stoploss.engine.history.frame import Frame
+from stoploss.engine.history.store_errors import StoreError
+from stoploss.engine.ledger import Ledger
+from stoploss.engine.ledger_schema import Entry
+from stoploss.engine.model import Action, Notice
+from stoploss.engine.people import People
+from stoploss.engine.people_exemptions import with_exemptions
+from stoploss.engine.people_schema import DecisionError
+from stoploss.engine.planning.model import ALERT, Standing, StepKey
+from stoploss.rules.catalogue import Catalogue
+from stoploss.rules.policy import PolicySet
+
+
+@dataclass(frozen=True, slots=True)
+class Tools:
+    """What a cycle works with; the face hands it over.
+
+    Attributes:
+        frames: the frame of a resolution in seconds, through the newest sample.
+        look: looks anew, so that the frames hold it; used before anything is destroyed.
+        actions: name -> makes the action.
+        lacks: why one may not rely on the checkpoint at a path; None where one may.
+        deliver, recipient: how people are reached (see `Post`).
+        now: the present instant.
+        submit: runs a piece of work, at once or beside others.
+    """
+
+    frames: Callable[[float], Frame]
+    look: Callable[[], None]
+    actions: Mapping[str, Callable[[], Action]]
+    lacks: Callable[[str], str | None]
+    deliver: Callable[[str, Notice], Delivered]
+    recipient: Callable[[str, Mapping[str, str]], str]
+    now: Callable[[], datetime]
+    submit: Callable[[Callable[[], None]], object] = lambda work: work()
+
+
+@dataclass(frozen=True, slots=True)
+class Cycled:
+    """What one instant came to.
+
+    Attributes:
+        result: the audit with its plan.
+        round: what was carried out.
+        sent: messages that were delivered.
+        problems: why others were not.
+    """
+
+    result: Audit
+    round: Round
+    sent: int = 0
+    problems: tuple[str, ...] = ()
+
+
+class Cycle:
+    """Runs instants over one policy set and one ledger."""
+
+    def __init__(self, policies: PolicySet, catalogue: Catalogue, ledger: Ledger, tools: Tools) -> None:
+        """Take up the work where it was left.
+
+        Raises:
+            StoreError: the state cannot be read.
+        """
+        self.policies, self._catalogue, self._ledger, self._tools = policies, catalogue, ledger, tools
+        hands = Hands(tools.actions, self._again, tools.lacks, tools.now, tools.submit)
+        self.executor = Executor(ledger, hands)
+        post = Post(tools.deliver, tools.recipient, tools.now)
+        self._alerting = Alerting(ledger, post, ZoneInfo(policies.settings.timezone))
+        self._said: dict[StepKey, str] = {}
+
+    def reconcile(self) -> tuple[Entry, ...]:
+        """Look what came of everything that a crash left open; once, before the first step.
+
+        Raises:
+            StoreError: the state cannot be read or written.
+        """
+        return reconcile(self._ledger, self.executor.action, now=self._tools.now)
+
+    def plan(self) -> Audit:
+        """Evaluate, and plan by what people decided and what was done; touches nothing."""
+        policies, unread = self._exempted()
+
+        def stands(findings: Sequence[str]) -> Standing:
+            now, running = self._tools.now(), self.executor.running
+            found = standing_of(self._ledger, findings, now=now, running=running)
+            # Exemptions that cannot be read stop what destroys, as any of them may protect.
+            return found if unread is None else replace(found, unreadable=unread)
+
+        return audit(policies, self._tools.frames, self._catalogue, now=self._tools.now(), standing=stands)
+
+    def step(self) -> Cycled:
+        """Evaluate, tell, and carry out what is due.
+
+        Raises:
+            StoreError: the state cannot be written; nothing more was done then.
+        """
+        result = self.plan()
+        if People(self._ledger).paused() is not None:
+            self._record(result)
+            return Cycled(result, Round())
+        sent, problems = self._alerting.round(result)
+        did = self.executor.round(result)
+        self._record(result)
+        return Cycled(result, did, sent, problems)
+
+    def _again(self) -> Audit:
+        self._tools.look()
+        return self.plan()
+
+    def _exempted(self) -> tuple[PolicySet, str | None]:
+        try:
+            exemptions = People(self._ledger).exemptions()
+            return with_exemptions(self.policies, exemptions, self._catalogue), None
+        except (StoreError, DecisionError) as error:
+            return self.policies, str(error)
+
+    def _record(self, result: Audit) -> None:
+        """Write down what was decided of each step, where that is not what it was before."""
+        policies = {item.name: item for item in result.policies}
+        new: dict[StepKey, str] = {}
+        lines = []
+        known = self._known([item.id for item in result.findings])
+        for item in result.decisions:
+            if item.finding is None or item.action == ALERT:
+                continue
+            key = item.finding, item.step
+            new[key] = item.verdict
+            if known.get(key) != item.verdict and item.verdict not in ("done", "failed"):
+                line = decision_line(
+                    item, policies[item.policy], at=result.at, verdict=item.verdict, why=item.why
+                )
+                lines.append(line)
+        if lines:
+            with self._ledger.writing() as connection:
+                for line in lines:
+                    self._ledger.append_within(connection, line)
+        self._said = new
+
+    def _known(self, findings: Sequence[str]) -> Mapping[StepKey, str]:
+        """What was written of each step last; read from the ledger where this run has not written it."""
+        missing = sorted(set(findings) - {key[0] for key in self._said})
+        found = dict(self._said)
+        for entry in self._ledger.entries(kinds=("decision",), episodes=missing):
+            found[entry.episode or "", int((entry.evidence or {}).get("step", 0))] = entry.verdict or ""
+        return found

@@ -10,7 +10,7 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 FOLDERS = {"rules": "rules", "engine": "engine", "collectors": "collectors", "actions": "actions"}
-FACES = ("stoploss.cli", "stoploss.api", "stoploss.reports")
+FACES = ("stoploss.cli", "stoploss.api", "stoploss.daemon", "stoploss.reports")
 ALLOWED = {
     "rules": ("stoploss.rules",),
     "engine": ("stoploss.engine", "stoploss.rules"),

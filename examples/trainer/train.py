@@ -5,6 +5,8 @@
     python examples/trainer/train.py --out run.jsonl --init 0.01           # flat: the gradient vanishes
     python examples/trainer/train.py --out run.jsonl --checkpoint-dir kept          # saves when asked
     python examples/trainer/train.py --out run.jsonl --checkpoint-dir kept --resume # goes on from there
+    python examples/trainer/train.py --out run.jsonl --idle-after 100               # then only waits
+    python examples/trainer/train.py --out run.jsonl --raise-after 100              # leaves its worker
 
 A network of tanh layers learns by stochastic gradient descent which of ten classes a point belongs
 to; a fixed network drew the classes. One line is `{"step", "loss", "lr", "grad_norm"}`, every
@@ -14,16 +16,21 @@ and seed give the same file.
 It does what it is asked for, by `.stoploss/request.json` beside the log or by SIGUSR1: after the step it
 saves a checkpoint, and ends if asked to stop or started with `--stop-after-save`. A run that goes on from a
 checkpoint has the losses that it would have had without the pause.
+
+A run that is idle still does what it is asked for. One that raises leaves a worker behind that holds what it
+had open, as a data loader does that nobody joins.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import os
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from itertools import pairwise
 from pathlib import Path
 
@@ -140,11 +147,13 @@ class Training:
 
 @dataclass(frozen=True, slots=True)
 class Keeping:
-    """Where checkpoints are kept, and what is done with them."""
+    """Where checkpoints are kept, what is done with them, and after which step a run goes wrong."""
 
     checkpoint_dir: Path | None
     resume: bool
     stop_after_save: bool
+    idle_after: int | None = None
+    raise_after: int | None = None
 
 
 def run(options: Options, keeping: Keeping, out: Path | None) -> None:
@@ -158,12 +167,31 @@ def run(options: Options, keeping: Keeping, out: Path | None) -> None:
     with out.open(mode, encoding="utf-8") if out is not None else nullcontext(sys.stdout) as stream:
         for record in training.records():
             print(json.dumps(record), file=stream, flush=True)
-            request = stoploss.requested(run_dir)
-            if request is None:
-                continue
-            asked_to_stop = obey(request, lambda: training.save(keeping.checkpoint_dir), training.step)
-            if asked_to_stop or (keeping.stop_after_save and training.saved == training.step):
+            if training.step == keeping.raise_after:
+                leave_a_worker()
+                raise RuntimeError(f"step {training.step} cannot be done")
+            over = obeyed(training, keeping, run_dir)
+            while training.step == keeping.idle_after and not over:
+                time.sleep(0.02)
+                over = obeyed(training, keeping, run_dir)
+            if over:
                 return
+
+
+def obeyed(training: Training, keeping: Keeping, run_dir: Path | None) -> bool:
+    """Do what the run is asked for; whether it is to end."""
+    request = stoploss.requested(run_dir)
+    if request is None:
+        return False
+    asked_to_stop = obey(request, lambda: training.save(keeping.checkpoint_dir), training.step)
+    return asked_to_stop or (keeping.stop_after_save and training.saved == training.step)
+
+
+def leave_a_worker() -> None:
+    """Start a process that lives on and holds all that this one has open."""
+    if os.fork() == 0:
+        while True:
+            time.sleep(1)
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -177,9 +205,11 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--checkpoint-dir", type=Path, help="folder to save to when asked")
     parser.add_argument("--resume", action="store_true", help="go on from the newest checkpoint there")
     parser.add_argument("--stop-after-save", action="store_true", help="end once a checkpoint is saved")
+    parser.add_argument("--idle-after", type=int, metavar="STEP", help="do nothing more, and stay")
+    parser.add_argument("--raise-after", type=int, metavar="STEP", help="fail, and leave a worker behind")
     given = vars(parser.parse_args(arguments))
     out = given.pop("out")
-    keeping = Keeping(*(given.pop(name) for name in ("checkpoint_dir", "resume", "stop_after_save")))
+    keeping = Keeping(**{field.name: given.pop(field.name) for field in fields(Keeping)})
     if keeping.resume and keeping.checkpoint_dir is None:
         parser.error("--resume needs --checkpoint-dir")
     run(Options(**given), keeping, out)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -14,11 +14,9 @@ import click
 from stoploss.cli.exits import USAGE, UserError, read_option
 
 if TYPE_CHECKING:
-    from stoploss.collectors.contract import Collector
     from stoploss.collectors.runner import CollectorRun
     from stoploss.engine.audit import CollectorStatus
     from stoploss.engine.history.frame import Frame
-    from stoploss.engine.history.samples import SampleBuffer
     from stoploss.rules.policy import PolicySet
 
 
@@ -145,27 +143,27 @@ def recorded(paths: Sequence[str], policies: PolicySet, at: float | None) -> Sou
 
 def live(policies: PolicySet, watch: float | None) -> Source:
     """Signals of this machine: one look, or looks for `watch` seconds."""
+    from stoploss.daemon.live import live_of
     from stoploss.engine import clock
-    from stoploss.engine.history.samples import SampleBuffer
-    from stoploss.rules.catalogue import catalogue
+    from stoploss.engine.audit import CollectorStatus
 
-    collectors, every, failures, notes = _collectors(policies)
-    buffer = SampleBuffer(catalogue(), every)
+    made = live_of(policies)
     begun = clock.now().timestamp()
-    statuses = {status.name: status for status in failures}
+    statuses = {status.name: status for status in made.unbuilt}
     seen: dict[str, None] = {}
 
     def look(at: float) -> None:
-        due = [name for name in collectors if _is_due(at, every[name], first=at == begun)]
-        for status, said in _look(buffer, {name: collectors[name] for name in due}, at):
-            statuses[status.name] = status
-            seen.update(dict.fromkeys(said))
+        due = [name for name in made.collectors if _is_due(at, made.every[name], first=at == begun)]
+        for run in made.look(at, clock.monotonic, due):
+            statuses[run.name] = CollectorStatus(run.name, run.ok, run.reason, run.duration_s)
+            seen.update(dict.fromkeys(run.look.notes if run.look else ()))
+            if run.ok and run.not_here:
+                seen[f"{run.name}: {run.reason}"] = None
 
     look(begun)
     if watch:
-        _watch(look, begun, watch, min(every.values(), default=60.0))
-    told = (*notes, *seen)
-    return Source("live", lambda resolution: buffer.frame(resolution), tuple(statuses.values()), told)
+        _watch(look, begun, watch, min(made.every.values(), default=60.0))
+    return Source("live", made.frame, tuple(statuses.values()), (*made.notes, *seen))
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,66 +188,16 @@ class Glance:
 
 def glance(policies: PolicySet, time_limit: float | None = None) -> Glance:
     """Look once with the collectors that an audit would use, for `time_limit` seconds at most."""
-    from stoploss.collectors import registry, runner
+    from stoploss.collectors import registry
+    from stoploss.daemon.live import TIME_LIMIT, live_of
     from stoploss.engine import clock
 
-    collectors, _, failures, notes = _collectors(policies)
+    made = live_of(policies)
     at = clock.now().timestamp()
-    runs = runner.run_collectors(
-        collectors, at=at, monotonic=clock.monotonic, time_limit=time_limit or runner.TIME_LIMIT
-    )
+    runs = made.look(at, clock.monotonic, time_limit=time_limit or TIME_LIMIT)
     said = [note for run in runs if run.look for note in run.look.notes]
     known = tuple(registry.load().entries)
-    return Glance(at, tuple(runs), tuple(failures), known, (*notes, *dict.fromkeys(said)))
-
-
-def _collectors(
-    policies: PolicySet,
-) -> tuple[dict[str, Collector], dict[str, float], list[CollectorStatus], list[str]]:
-    """The collectors that look by default or are named, built; with their intervals and failures."""
-    from stoploss.collectors import registry
-    from stoploss.collectors.contract import CollectorError, Context
-    from stoploss.engine.audit import CollectorStatus
-    from stoploss.engine.losses.signals import conclude
-
-    known, context = registry.load(), Context(conclude=conclude)
-    named = {setting.name: setting for setting in policies.collectors}
-    collectors: dict[str, Collector] = {}
-    every: dict[str, float] = {}
-    failures = [CollectorStatus("plug-ins", ok=False, reason=problem) for problem in known.problems]
-    notes = [f"collector {name} is not part of this version" for name in named if name not in known.entries]
-    for name in dict.fromkeys((*registry.DEFAULT_ON, *named)):
-        if name not in known.entries:
-            continue
-        setting = named.get(name)
-        try:
-            collectors[name] = known.build(name, setting.options if setting else {}, context)
-        except CollectorError as error:
-            failures.append(CollectorStatus(name, ok=False, reason=error.reason))
-            continue
-        every[name] = setting.every if setting else known.options[name].default_every
-    return collectors, every, failures, notes
-
-
-def _look(
-    buffer: SampleBuffer, collectors: Mapping[str, Collector], at: float
-) -> Iterator[tuple[CollectorStatus, list[str]]]:
-    from stoploss.collectors.runner import run_collectors
-    from stoploss.engine import clock
-    from stoploss.engine.audit import CollectorStatus
-    from stoploss.engine.model import Look
-
-    for run in run_collectors(collectors, at=at, monotonic=clock.monotonic):
-        said = list(run.look.notes) if run.look else []
-        if run.look is not None:
-            buffer.add(run.name, run.look, slot_time=at)
-        else:
-            buffer.add("runner", Look(run.samples), slot_time=at)
-        if not run.ok:
-            buffer.add_failure(run.name, at, run.reason or "failed")
-        elif run.not_here:
-            said.append(f"{run.name}: {run.reason}")
-        yield CollectorStatus(run.name, run.ok, run.reason, run.duration_s), said
+    return Glance(at, tuple(runs), made.unbuilt, known, (*made.notes, *dict.fromkeys(said)))
 
 
 def _is_due(at: float, every: float, *, first: bool) -> bool:

@@ -1,0 +1,1 @@
+"""stoploss as a program that runs: looks, evaluates, tells and acts, again and again."""

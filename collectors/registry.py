@@ -83,6 +83,11 @@ COLLECTORS: Mapping[str, Entry] = {
         "stoploss.collectors.kubernetes_options:Options",
         "Jobs of a Kubernetes cluster that ask for GPUs, and the volumes that are claimed.",
     ),
+    "prometheus": Entry(
+        "stoploss.collectors.prometheus",
+        "stoploss.collectors.prometheus_options:Options",
+        "GPUs, hosts and jobs as a Prometheus server knows them, and signals by any query.",
+    ),
 }
 
 DEFAULT_ON = ("host", "gpu", "network", "process")

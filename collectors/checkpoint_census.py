@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from stoploss.collectors import checkpoint_layouts as layouts
-from stoploss.collectors.walking import read_unnoticed, shown, words_of
+from stoploss.collectors.walking import TRASH, read_unnoticed, shown, words_of
 
 MOST = 5000
 """Checkpoints kept of one tree; of more only their being there is told."""
@@ -130,6 +130,8 @@ class Census:
 
     def enter(self, folder: str, status: os.stat_result) -> bool:
         """A folder begins: a checkpoint's, a part of one, or one that may hold some."""
+        if os.path.basename(folder) == TRASH:
+            return False
         if self._draft is None:
             # The folder that was asked for may have a checkpoint's name itself.
             name = layouts.folder(os.path.basename(folder))

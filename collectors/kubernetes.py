@@ -9,8 +9,8 @@ uses the pod's account; elsewhere the kubeconfig.
   `research/job/bert`, and keeps the name when its pods are replaced. Each run of a CronJob is a job of
   its own. Processes that the collector `process` finds in a pod are named by the pod: give them
   `STOPLOSS_JOB` to meet the job.
-- Labels: those of `labels` from the pod, `namespace`, `name`, `owner` (the kind) and `host` (the
-  nodes, with commas).
+- Labels: those of `labels` from the pod, `namespace`, `name`, `owner` (the kind), `scheduler`
+  (`kubernetes`) and `host` (the nodes, with commas).
 - `job.state`: running while one pod runs; queued while pods wait for a place or a Job will try again;
   suspended as its Job says; then failed where a part failed, else ended. A pod whose node is not heard
   from makes bad readings.
@@ -220,7 +220,8 @@ class KubernetesCollector:
             labels: dict[str, LabelValue] = {
                 label: pod.get(source) for label, source in self.options.labels.items()
             }
-            labels |= {"namespace": namespace, "name": name, "owner": kind, "host": ",".join(nodes) or None}
+            labels |= {"namespace": namespace, "name": name, "owner": kind, "scheduler": NAME}
+            labels["host"] = ",".join(nodes) or None
             for signal, reading in jobs.readings(members, found.failures[key], at):
                 yield Sample(at, resource, signal, reading, labels)
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 
 from stoploss.collectors import log_lines
-from stoploss.collectors.walking import open_unnoticed, words_of
+from stoploss.collectors.walking import TRASH, open_unnoticed, words_of
 
 SAMPLE = 256 << 10
 """Bytes of new text that are read of a log at a look."""
@@ -84,7 +84,7 @@ class Finder:
 
     def enter(self, folder: str, status: os.stat_result) -> bool:
         """Whether a folder can hold logs of the pattern."""
-        return may_hold(self.glob.parts, self.glob.relative(folder))
+        return os.path.basename(folder) != TRASH and may_hold(self.glob.parts, self.glob.relative(folder))
 
     def file(self, folder: str, name: str, status: os.stat_result) -> None:
         """A file: a log, a rotated one, or something else."""

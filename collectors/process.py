@@ -10,6 +10,9 @@ All others are left out, and so is stoploss itself.
   `STOPLOSS_STAGE`, `STOPLOSS_ENV`, `STOPLOSS_EXPERIMENT`, `STOPLOSS_TRIAL` and `STOPLOSS_KEEP`
   become labels; the team of a Slurm job is else its account. `STOPLOSS_USER` names the user
   where the owner of the process does not. No other variable is kept.
+- The label `scheduler` says who runs it: `slurm` or `kubernetes` by `SLURM_JOB_ID`, the pod's
+  variables or the control group, also where `STOPLOSS_JOB` names the job; else `process`. Of a
+  Slurm job the label `slurm_job` is its id, which Slurm's commands take.
 - A process is named `HOST/PID@START`, its start in clock ticks since the boot: an id that is
   used again is another process.
 - A job is `running` while a process lives that leads it, which is one that no other process of
@@ -69,6 +72,7 @@ from stoploss.collectors.job_labels import PROC, Identities, Identity, Stat
 from stoploss.collectors.process_gpus import DeviceFiles, Driver, Listed, memory, target
 from stoploss.collectors.process_jobs import NO_GROUP, Jobs, Member, ProcessKey
 from stoploss.collectors.process_options import Options
+from stoploss.collectors.process_scheduler import labels as scheduler_labels
 from stoploss.engine.model import Bad, LabelValue, Look, Reading, ResourceId, Sample
 
 NAME = "process"
@@ -161,7 +165,7 @@ class ProcessCollector:
                 # It hides itself since the look before, which does not make it another's.
                 found.append(_Process(pid, stat, before.identity, devices))
             elif identities.marked(pid) or pid in listed or (devices and not isinstance(devices, Bad)):
-                found.append(_Process(pid, stat, identities.of(pid), devices))
+                found.append(_Process(pid, stat, _identity(identities, pid), devices))
             else:
                 hidden += isinstance(devices, Bad)
         return found, hidden
@@ -205,6 +209,11 @@ class ProcessCollector:
             yield "processes of other users cannot be seen (/proc is mounted with hidepid)"
         if target(str(self.proc / "self/ns/pid")) not in ("", FIRST_PID_NAMESPACE):
             yield "processes outside of this container cannot be seen"
+
+
+def _identity(identities: Identities, pid: int) -> Identity:
+    own = identities.of(pid)
+    return Identity({**own.labels, **scheduler_labels(identities, pid)}, own.marked)
 
 
 def _member(process: _Process, identities: Identities, listed: Listed | Bad) -> Member:

@@ -9,7 +9,8 @@ from other users (`PrivateData`) is hidden from stoploss too.
   name from `SLURM_JOB_ID`, which is another number for the tasks of an array: give these
   `STOPLOSS_JOB=${SLURM_ARRAY_JOB_ID}_${SLURM_ARRAY_TASK_ID}`.
 - Labels: `user`, `team` (the account), `name`, `partition`, `host` (of several nodes Slurm's list,
-  such as `n[1-4]`), and `gpu_indices` (the GPUs on each node, nodes parted by `;`).
+  such as `n[1-4]`), `gpu_indices` (the GPUs on each node, nodes parted by `;`), and `scheduler`, which
+  is `slurm`: actions on the job are carried out by Slurm.
 - `job.gpus` and `job.nodes` are those that the job holds now: 0 while it waits and after its end.
 - `job.exit_reason` is `completed`, `failed`, `cancelled`, `timeout`, `out-of-memory`, `preempted` or
   `node-failure` as Slurm says it. Slurm does not know of GPU memory. A job that was preempted,
@@ -214,6 +215,7 @@ def _labels(job: Job) -> Labels:
         "partition": job.partition,
         "host": job.hosts or None,
         "gpu_indices": job.indices,
+        "scheduler": NAME,
     }
 
 

@@ -12,7 +12,7 @@ from stoploss.rules.units import QuantityError
 
 P = TypeVar("P")
 
-Role = Literal["dataset", "checkpoints", "artifacts", "logs", "scratch", "cache", "system", "other"]
+Role = Literal["dataset", "checkpoints", "artifacts", "logs", "scratch", "temporary", "cache", "system", "other"]
 Tier = Literal["fast", "standard", "cold", "archive"]
 
 

@@ -35,6 +35,10 @@ TROUBLES_NAMED = 3
 """Folders named in a note; of others only the number is told."""
 
 
+TRASH = ".stoploss-trash"
+"""Folders that hold what was deleted and can still be brought back; it is nobody's checkpoint and no log."""
+
+
 class Visitor(Protocol):
     """What is told of each thing on the way."""
 

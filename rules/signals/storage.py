@@ -26,7 +26,7 @@ SIGNALS = (
     _ANY.state(
         "storage.role",
         "What is kept there.",
-        ("dataset", "checkpoints", "artifacts", "logs", "scratch", "cache", "system", "other"),
+        ("dataset", "checkpoints", "artifacts", "logs", "scratch", "temporary", "cache", "system", "other"),
     ),
     _ANY.state(
         "storage.tier", "How fast, and how dear, the storage is.", ("fast", "standard", "cold", "archive")

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from stoploss.collectors import job_labels
+from stoploss.collectors import job_labels, process_scheduler
 from stoploss.collectors.job_labels import Group, job_of, labels_of
-from stoploss.engine.model import UNREADABLE
+from stoploss.engine.model import UNREADABLE, LabelValue
 
 POD_UID = "0f6a4b1c-9d2e-4f3a-8b7c-1234567890ab"
 CONTAINER = "c0ffee" + "0" * 58
@@ -183,6 +183,35 @@ def test_the_first_name_of_a_job_counts(
     proc.add(10, 0, environment, group=group)
 
     assert job_of(10, proc.root) == job
+
+
+@pytest.mark.parametrize(
+    ("environment", "group", "scheduler", "number"),
+    [
+        ("STOPLOSS_JOB=a", "0::/", "process", None),
+        ("WANDB_RUN_ID=w1", "0::/user.slice", "process", None),
+        ("SLURM_JOB_ID=4412", "0::/", "slurm", "4412"),
+        ("STOPLOSS_JOB=a SLURM_JOB_ID=4412", "0::/", "slurm", "4412"),
+        ("SLURM_JOB_ID=4419 SLURM_ARRAY_JOB_ID=4412 SLURM_ARRAY_TASK_ID=7", "0::/", "slurm", "4412_7"),
+        ("STOPLOSS_JOB=a", "0::/system.slice/slurmstepd.scope/job_4412/step_0/user/task_0", "slurm", "4412"),
+        ("STOPLOSS_JOB=a", f"0::/kubepods/pod{POD_UID}/x", "kubernetes", None),
+        ("KUBERNETES_SERVICE_HOST=10.0.0.1 HOSTNAME=train-0", "0::/", "kubernetes", None),
+        (None, "0::/system.slice/slurmstepd.scope/job_4412/step_0/user/task_0", "slurm", "4412"),
+        (None, "0::/", UNREADABLE, UNREADABLE),
+    ],
+)
+def test_the_scheduler_is_told_whatever_names_the_job(
+    proc: Proc, environment: str | None, group: str, scheduler: LabelValue, number: LabelValue
+) -> None:
+    """Slurm and pods are told by environment and control group, also of a job that STOPLOSS_JOB names."""
+    proc.add(10, 0, environment, group=group)
+    # A child that lost its environment.
+    proc.add(11, 10, "PATH=/bin", group=group)
+    identities = job_labels.Identities(proc.root)
+
+    told = {"scheduler": scheduler, "slurm_job": number}
+    assert process_scheduler.labels(identities, 10) == told
+    assert process_scheduler.labels(identities, 11) == told
 
 
 def test_the_team_of_a_slurm_job_is_its_account(proc: Proc) -> None:

@@ -69,6 +69,7 @@ def test_pods_of_one_job_are_one_job(cluster: Cluster) -> None:
         "namespace": "lab",
         "name": "bert",
         "owner": "Job",
+        "scheduler": "kubernetes",
         "host": "n0,n1",
     }
 

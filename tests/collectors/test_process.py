@@ -206,6 +206,10 @@ def test_a_process_is_told_with_its_job_user_and_start(start: Start, tmp_path: P
     user = psutil.Process().username()
     assert (labels["job"], labels["host"], labels["user"]) == (JOB, "n1", user)
     assert (labels["pid"], labels["team"]) == (str(training.pid), None)
+    assert (labels["scheduler"], labels["slurm_job"]) == ("process", None)
+    assert next(item.labels for item in look.samples if item.resource == ResourceId("job", JOB)) == {
+        name: value for name, value in labels.items() if name not in ("job", "host", "pid", "container")
+    }
 
 
 def test_a_gpu_without_a_job_is_a_process_alone(start: Start, tmp_path: Path) -> None:

@@ -204,7 +204,7 @@ def test_every_signal_is_told_of_every_job(commands: Commands) -> None:
 
 
 def test_a_policy_fires_on_a_job_of_slurm(commands: Commands, scene: Scene) -> None:
-    """A policy set that names the collector finds the failed job, with the user and team to tell."""
+    """A policy set that names the collector finds the failed job, with whom to tell and who runs it."""
     commands.queue(job(7, "FAILED", account="vision", end_time=int(time.time())), job(8))
     policies = scene.write(
         "p.yaml", policy('job.state == "failed"', each="job") + "collectors:\n  slurm: {accounting: false}\n"
@@ -212,7 +212,8 @@ def test_a_policy_fires_on_a_job_of_slurm(commands: Commands, scene: Scene) -> N
     [finding] = scene.json("audit", policies)["findings"]
 
     assert finding["resource"]["id"] == "7"
-    assert {"user": "ann", "team": "vision", "name": "bert"}.items() <= finding["resource"]["labels"].items()
+    wanted = {"user": "ann", "team": "vision", "name": "bert", "scheduler": "slurm"}
+    assert wanted.items() <= finding["resource"]["labels"].items()
 
 
 @pytest.fixture(scope="module")

@@ -70,6 +70,10 @@ class Checkpoints(Protocol):
         """The failure domain of a path, such as `host`; None where it is not known."""
         ...
 
+    def folder_of(self, job: str) -> str | None:
+        """The folder in which the newest checkpoint of a job lies; None where there is none."""
+        ...
+
     def of_job(self, job: str) -> tuple[tuple[str, int | None], ...]:
         """The checkpoints of a job that are there now: path and step, in any state."""
         ...
@@ -90,6 +94,7 @@ class Means:
         folder: an absolute path below which actions keep what they move away or need later.
         checkpoints: where they can be looked at; None where no collector of them is named.
         mask: a text without the secrets that it may hold.
+        masker: makes a mask that also knows the secrets of another environment.
     """
 
     hostname: str
@@ -101,3 +106,4 @@ class Means:
     folder: str = ""
     checkpoints: Checkpoints | None = None
     mask: Callable[[str], str] = str
+    masker: Callable[[Mapping[str, str]], Any] | None = None

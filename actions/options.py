@@ -23,6 +23,9 @@ class SnapshotOptions(RepeatableOptions, ChangingOptions):
     timeout: Annotated[float, DURATION] = Field(
         default=600.0, description="How long it may take; default 10m."
     )
+    path: Annotated[str | None, TEXT] = Field(
+        default=None, description="Folder that a copy is made in; beside the state by default."
+    )
 
 
 class TierOptions(ChangingOptions):

@@ -11,10 +11,30 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from stoploss.actions.contract import Action, Means
+from stoploss.actions.routing import Routed
 from stoploss.actions.snapshot_result import Snapshot, Waiting
 from stoploss.actions.targets import checkpoint_copy, process_signal, request_file
 from stoploss.actions.targets.process_signal import Process
 from stoploss.actions.verify import Demand, verify
+
+NAME = "snapshot"
+
+_ASK, _COPY, _SCENE = (
+    f"stoploss.actions.targets.{name}" for name in ("job_checkpoint:Ask", "job_copy:Copy", "job_scene:Keep")
+)
+TARGETS = {
+    **{f"job/{where}?what=scene": _SCENE for where in ("process", "slurm", "kubernetes")},
+    **{f"job/{where}?what=checkpoint": _COPY for where in ("process", "slurm", "kubernetes")},
+    **{f"job/{where}": _ASK for where in ("process", "slurm", "kubernetes")},
+    "volume/aws?what=volume": "stoploss.actions.targets.ebs:Snapshot",
+}
+"""Place -> who carries it out there."""
+
+
+def build(means: Means) -> Action:
+    """The action, with what it needs."""
+    return Routed(NAME, TARGETS, means)
 
 
 @dataclass(frozen=True, slots=True)

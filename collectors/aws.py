@@ -9,14 +9,16 @@ services named under `which`, and `sts:AssumeRole` where `roles` are named. It c
   agent inside (`mem_used_percent` by instance alone). A figure is the newest datapoint of
   the last 15 minutes; without one it is not known, and never 0.
 - Volumes are named by their id, with the label `instance`. `storage.references` counts
-  snapshots. Volumes report to CloudWatch only while they are attached: `storage.since_detached` counts
-  from the day after the newest report of the last 90 days, and is unknown where there is none.
+  snapshots, `storage.burst_balance` is told of gp2, st1 and sc1 volumes. Volumes report to CloudWatch
+  only while they are attached: `storage.since_detached` counts from the day after the newest report of
+  the last 90 days, and is unknown where there is none.
 - Buckets are named by their name, in whatever region they lie. Size, objects and tier (of most
   bytes) come from CloudWatch, or from a listing of up to 5,000 objects where it has none; only
   such a listing tells the newest write. The label `lifecycle` is there where a rule is enabled.
 - Log groups, SageMaker training jobs, and services (`rds:NAME`, `sqs:NAME`) are named by their name;
   where several regions or accounts are looked at, with `@REGION` or `@ACCOUNT.REGION` behind it.
-  A log group without an end is kept for 100 years. A training job is told until a day after its end.
+  A log group without an end is kept for 100 years. A training job is told until a day after its end,
+  with the label `scheduler`, which is `sagemaker`: actions on it are carried out there.
   `service.last_used` looks back 14 days; where nothing was used, it is how far the reports reach back.
 - Every tag is a label. The labels `team`, `user`, `job`, `class`, `stage`, `env`, `experiment`,
   `owner` and `keep` take the tag of that name in any case, or the one that `labels` names. Where
@@ -24,8 +26,11 @@ services named under `which`, and `sts:AssumeRole` where `roles` are named. It c
   never taken for an untagged one.
 - With `imds: true` this machine, if it is a spot instance, tells whether it will be taken back
   (`instance.reclaim_notices`, and `instance.reclaim_in` once there is a notice). Nobody can ask this for
-  another machine; with `which: []` it is all that is asked, and needs no credentials. The collector does
-  not read spot prices and reclaim rates.
+  another machine; with `which: []` it is all that is asked, and needs no credentials. AWS tells
+  reclaim rates to no program, so the collector does not.
+- `instance.spot_price` is the price of the type in its zone now, whether the instance is a spot one
+  or not. It is in US dollars and is not converted: leave `spot` out of `which` where the price book has
+  another currency. In China AWS tells it in yuan, and it is a bad reading.
 
 A call is tried three times, more slowly where AWS throttles. What is still refused is a bad
 reading. A region, role or service that cannot be listed leaves the others as they are; it

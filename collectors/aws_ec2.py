@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any
+from datetime import UTC, datetime
+from typing import Any, TypeAlias
 
 from stoploss.collectors import aws_metrics as metrics
 from stoploss.collectors.aws_calls import FAILURES, Asker, Found, Seen, reason, tags_of
@@ -20,6 +21,9 @@ PERIOD = 300
 WINDOW = 900.0
 """Seconds back in which the newest datapoint is looked for."""
 
+Offer: TypeAlias = tuple[str, str, str]
+"""A type, a zone and an operating system."""
+
 _LIFECYCLES = {"spot": "spot", "capacity-block": "committed", "scheduled": "committed"}
 _TYPES_AT_ONCE = 100
 
@@ -33,7 +37,8 @@ FIGURES: Mapping[str, tuple[str, str, str, float]] = {
 }
 """Signal -> where its figure stands, how a period is folded, and the factor to the signal's unit."""
 
-SIGNALS = (*FACTS, *SIZES, *FIGURES)
+SPOT_PRICE = "instance.spot_price"
+SIGNALS = (*FACTS, *SIZES, *FIGURES, SPOT_PRICE)
 
 
 def read(asker: Asker, which: frozenset[str]) -> Found:
@@ -51,6 +56,7 @@ def read(asker: Asker, which: frozenset[str]) -> Found:
     groups, notes = _groups(asker) if "asg" in which else ({}, ())
     running = sorted(item["InstanceId"] for item in listed if item["State"]["Name"] == "running")
     figures = _figures(asker, running) if "cloudwatch" in which else {}
+    prices = _spot_prices(asker, listed) if "spot" in which else {}
     found = []
     for item in listed:
         name, state = item["InstanceId"], item["State"]["Name"]
@@ -63,6 +69,8 @@ def read(asker: Asker, which: frozenset[str]) -> Found:
         }
         if "cloudwatch" in which:
             readings |= figures.get(name) or dict.fromkeys(FIGURES, Bad(f"the instance is {state}"))
+        if "spot" in which:
+            readings[SPOT_PRICE] = prices.get(_offer(item), Bad("no spot price is told for it"))
         labels = {**asker.scope.labels, "zone": item["Placement"]["AvailabilityZone"]}
         if "asg" in which:
             labels["asg"] = UNREADABLE if isinstance(groups, Bad) else groups.get(name)
@@ -102,6 +110,47 @@ def _size(item: Mapping[str, Any]) -> dict[str, Reading]:
         "instance.vcpus": float(item["VCpuInfo"]["DefaultVCpus"]),
         "instance.memory.total": item["MemoryInfo"]["SizeInMiB"] * MIB,
     }
+
+
+def _offer(item: Mapping[str, Any]) -> Offer:
+    """What has one spot price: a type in a zone, with an operating system."""
+    return (
+        item["InstanceType"],
+        item["Placement"]["AvailabilityZone"],
+        item.get("PlatformDetails") or "Linux/UNIX",
+    )
+
+
+def _spot_prices(asker: Asker, listed: list[Mapping[str, Any]]) -> dict[Offer, Reading]:
+    """The price that each has at this moment."""
+    wanted = {_offer(item) for item in listed}
+    if asker.scope.region.startswith("cn-"):
+        return dict.fromkeys(wanted, Bad("told in yuan"))
+    types, zones, systems = (sorted({offer[place] for offer in wanted}) for place in range(3))
+    newest: dict[Offer, tuple[datetime, Reading]] = {}
+    now = datetime.fromtimestamp(asker.at, UTC)
+    for begin in range(0, len(types), _TYPES_AT_ONCE):
+        batch = types[begin : begin + _TYPES_AT_ONCE]
+        try:
+            # From and until now: the price that holds, however long ago it was set.
+            for item in asker.pages(
+                "ec2",
+                "describe_spot_price_history",
+                "SpotPriceHistory",
+                InstanceTypes=batch,
+                ProductDescriptions=systems,
+                Filters=[{"Name": "availability-zone", "Values": zones}],
+                StartTime=now,
+                EndTime=now,
+            ):
+                system = item["ProductDescription"].removesuffix(" (Amazon VPC)")
+                offer = (item["InstanceType"], item["AvailabilityZone"], system)
+                price = (item["Timestamp"], float(item["SpotPrice"]))
+                newest[offer] = max(newest.get(offer, price), price)
+        except FAILURES as error:
+            bad = Bad(reason(error))
+            newest.update({offer: (now, bad) for offer in wanted if offer[0] in batch})
+    return {offer: price for offer, (_, price) in newest.items()}
 
 
 def _figures(asker: Asker, instances: Iterable[str]) -> dict[str, dict[str, Reading]]:

@@ -11,7 +11,7 @@ from pydantic import AfterValidator, ConfigDict, Field
 from stoploss.collectors.contract import CollectorOptions, Interval
 from stoploss.rules.units import QuantityError
 
-Service = Literal["ec2", "cloudwatch", "ebs", "asg", "s3", "logs", "sagemaker", "rds", "sqs"]
+Service = Literal["ec2", "cloudwatch", "spot", "ebs", "asg", "s3", "logs", "sagemaker", "rds", "sqs"]
 
 SERVICES: tuple[Service, ...] = get_args(Service)
 

@@ -20,6 +20,9 @@ SIGNALS = (
     "job.time_limit",
 )
 
+SCHEDULER = "sagemaker"
+"""The label that says who runs these jobs, and carries out actions on them."""
+
 ENDED_WITHIN = 86_400.0
 """Seconds for which a job that has ended is still told."""
 
@@ -60,7 +63,7 @@ def read(asker: Asker, which: frozenset[str]) -> Found:
             readings, kind = dict.fromkeys(SIGNALS, Bad(reason(error))), None
             readings["job.state"] = _state(item["TrainingJobStatus"])
         tags = _tags(asker, item["TrainingJobArn"])
-        labels = {**asker.scope.labels, "instance_type": kind}
+        labels = {**asker.scope.labels, "instance_type": kind, "scheduler": SCHEDULER}
         found.append(Seen("job", asker.scope.named(name), readings, labels, tags))
     return Found(tuple(found))
 

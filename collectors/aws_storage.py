@@ -32,8 +32,16 @@ VOLUME_SIGNALS = (
     "storage.attachments",
     "storage.references",
     "storage.since_detached",
+    "storage.burst_balance",
 )
 BUCKET_SIGNALS = ("storage.age", "storage.size", "storage.objects", "storage.tier", "storage.last_written")
+
+BURSTING = ("gp2", "st1", "sc1")
+"""Types of volumes that save credit up for bursts."""
+
+PERIOD = 300
+WINDOW = 900.0
+"""Seconds back in which the newest burst balance is looked for."""
 
 _VOLUME_TIERS = {
     "gp2": "fast",
@@ -77,6 +85,8 @@ def volumes(asker: Asker, which: frozenset[str]) -> Found:
     references, notes = _snapshots(asker)
     detached = [item["VolumeId"] for item in listed if not item.get("Attachments")]
     since = _since_detached(asker, detached) if "cloudwatch" in which else {}
+    bursting = [item["VolumeId"] for item in listed if item["VolumeType"] in BURSTING]
+    balances = _burst_balances(asker, bursting) if "cloudwatch" in which else {}
     found = []
     for item in listed:
         name, attachments = item["VolumeId"], item.get("Attachments") or ()
@@ -89,6 +99,8 @@ def volumes(asker: Asker, which: frozenset[str]) -> Found:
             "storage.references": references if isinstance(references, Bad) else float(references[name]),
             "storage.since_detached": 0.0 if attachments else since.get(name, Bad("CloudWatch is not asked")),
         }
+        if name in balances:
+            readings["storage.burst_balance"] = balances[name]
         owner: LabelValue = attachments[0]["InstanceId"] if attachments else None
         # A volume of several instances has no single owner that could be named.
         instance = UNREADABLE if len(attachments) > 1 else owner
@@ -122,6 +134,14 @@ def _since_detached(asker: Asker, names: list[str]) -> dict[str, Reading]:
         else:
             found[name] = Bad(f"nothing in {format_duration(ATTACHED_WITHIN)} tells when it was attached")
     return found
+
+
+def _burst_balances(asker: Asker, names: list[str]) -> dict[str, Reading]:
+    figures = {
+        name: Figure("AWS/EBS", "BurstBalance", (("VolumeId", name),), "Average", PERIOD) for name in names
+    }
+    points = metrics.ask(asker, list(figures.values()), WINDOW)
+    return {name: metrics.newest(points[figure], WINDOW, 0.01) for name, figure in figures.items()}
 
 
 def buckets(asker: Asker, which: frozenset[str]) -> Found:

@@ -116,6 +116,18 @@ class CheckpointsCollector:
         whole = all(tree.whole and tree.walked and not tree.walked.more for tree in self._trees)
         return Look(tuple(samples), frozenset({"checkpoint"}) if whole else frozenset(), tuple(notes))
 
+    def seen(self, at: float) -> dict[str, Job]:
+        """Job -> its checkpoints as they are at the instant `at`: walked to the end, twice, here and now.
+
+        Twice, because a size that stands still is told by a second look only.
+        """
+        for tree in self._trees:
+            for _ in range(2):
+                tree.advance(lambda: False)
+                while tree.under_way is not None:
+                    tree.advance(lambda: False)
+        return self._jobs(at)
+
     def _unsure(self) -> str | None:
         """Why what is told of jobs may not be all."""
         if any(tree.walked is None and not tree.trouble for tree in self._trees):

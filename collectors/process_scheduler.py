@@ -20,16 +20,17 @@ def labels(identities: Identities, pid: int) -> dict[str, LabelValue]:
     group = identities.group(pid)
     if group is not None and not group.job.isdigit():
         return {"scheduler": "kubernetes", "slurm_job": None}
-    inside, hides = True, False
+    own, hides = identities.stat(pid), False
     for member in (pid, *identities.parents(pid)):
         variables, stat = identities.environment(member), identities.stat(member)
+        # A process that lost its parent has one of another session, which has nothing to do with it.
+        inside = own is None or stat is None or stat.session == own.session
         if variables is None:
             hides = hides or inside
         elif job := _slurm_job(variables):
             return {"scheduler": "slurm", "slurm_job": job}
         elif POD in variables and group is None:
             return {"scheduler": "kubernetes", "slurm_job": None}
-        inside = inside and stat is not None and member != stat.session
     if group is not None:
         return {"scheduler": "slurm", "slurm_job": group.job}
     if hides:

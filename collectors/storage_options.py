@@ -12,7 +12,9 @@ from stoploss.rules.units import QuantityError
 
 P = TypeVar("P")
 
-Role = Literal["dataset", "checkpoints", "artifacts", "logs", "scratch", "temporary", "cache", "system", "other"]
+Role = Literal[
+    "dataset", "checkpoints", "artifacts", "logs", "scratch", "temporary", "cache", "system", "other"
+]
 Tier = Literal["fast", "standard", "cold", "archive"]
 
 

@@ -84,14 +84,19 @@ def _send(process: Process) -> None:
     try:
         if started(process.pid) != process.start:
             raise ValueError("its id belongs to another process by now")
-        if not _handles(process.pid, signal.SIGUSR1):
+        if not handles(process.pid, signal.SIGUSR1):
             raise ValueError("it does not handle SIGUSR1, which would end it")
         signal.pidfd_send_signal(handle, signal.SIGUSR1)
     finally:
         os.close(handle)
 
 
-def _handles(pid: int, number: signal.Signals) -> bool:
+def handles(pid: int, number: signal.Signals) -> bool:
+    """Whether a process handles a signal itself.
+
+    Raises:
+        OSError: it cannot be looked at.
+    """
     with open(f"/proc/{pid}/status", encoding="ascii", errors="replace") as stream:
         for line in stream:
             if line.startswith("SigCgt:"):

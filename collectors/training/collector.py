@@ -9,6 +9,8 @@ what a file holds. It needs the right to read them, and changes nothing.
   log open to write (`STOPLOSS_JOB` and others), else the first folder below the path, else the name
   of the file. Several logs of one job are put together; where two formats tell the same signal,
   the one with the newest record counts. Of a file with several runs the last one counts.
+- The label `run_dir` is the folder of the log, where a run looks for what it is asked; unreadable where
+  the logs of a job lie in several.
 - `train.step` goes back when a run resumes, which counts in `train.resumes` and
   `train.redone_steps`. A log without steps counts its records.
 - `train.non_finite_share` is what the log says, else the share of the losses and gradient norms since the
@@ -53,9 +55,12 @@ from stoploss.collectors.training.jobs import Job, job_readings, merged
 from stoploss.collectors.training.keyvalue import compiled
 from stoploss.collectors.training.options import Options
 from stoploss.collectors.walking import TIME_LIMIT, notes_of, shown, walk_all
-from stoploss.engine.model import LabelValue, Look, Reading, ResourceId, Sample, TrainingLog
+from stoploss.engine.model import UNREADABLE, LabelValue, Look, Reading, ResourceId, Sample, TrainingLog
 
 NAME = "training"
+
+OWN_FOLDER = ".stoploss"
+"""Folder in that of a run for what the run and stoploss tell each other."""
 
 Conclude = Callable[[TrainingLog, float | None], Mapping[str, float | str]]
 
@@ -127,7 +132,10 @@ class TrainingCollector:
             told = self._owner(path, root, writers, identities)
             name = str(told["job"])
             grouped.setdefault(name, []).append(log)
-            labels.setdefault(name, {**told, "host": self.hostname})
+            folder = _run_dir(path)
+            mine = labels.setdefault(name, {**told, "host": self.hostname, "run_dir": folder})
+            if mine["run_dir"] != folder:
+                labels[name] = {**mine, "run_dir": UNREADABLE}
             if writes:
                 live.add(name)
         return grouped, labels, live
@@ -174,6 +182,12 @@ class TrainingCollector:
             for place in self._places
             if place.walked is not None and place.walked.more
         ]
+
+
+def _run_dir(path: str) -> str:
+    """The folder of a run by the path of its log; what `stoploss.track` writes lies in one below it."""
+    folder = os.path.dirname(path)
+    return shown(os.path.dirname(folder) if os.path.basename(folder) == OWN_FOLDER else folder)
 
 
 def build(options: Options, context: Context) -> Collector:

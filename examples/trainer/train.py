@@ -162,13 +162,14 @@ def run(options: Options, keeping: Keeping, out: Path | None) -> None:
     training = Training(options)
     if keeping.resume and keeping.checkpoint_dir is not None:
         training.resume(keeping.checkpoint_dir)
+    if keeping.raise_after is not None:
+        leave_a_worker()
     run_dir = out.parent if out is not None else None
     mode = "a" if training.step else "w"
     with out.open(mode, encoding="utf-8") if out is not None else nullcontext(sys.stdout) as stream:
         for record in training.records():
             print(json.dumps(record), file=stream, flush=True)
             if training.step == keeping.raise_after:
-                leave_a_worker()
                 raise RuntimeError(f"step {training.step} cannot be done")
             over = obeyed(training, keeping, run_dir)
             while training.step == keeping.idle_after and not over:

@@ -6,13 +6,15 @@ from __future__ import annotations
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from stoploss.training.request import listen, requested
+    from stoploss.training.sampling import SamplingFilter
     from stoploss.training.track import track
 
 __version__ = "0.1.0"
 
-__all__ = ["__version__", "listen", "requested", "track"]
+__all__ = ["SamplingFilter", "__version__", "listen", "requested", "track"]
 
 _LAZY = {
+    "SamplingFilter": "stoploss.training.sampling",
     "listen": "stoploss.training.request",
     "requested": "stoploss.training.request",
     "track": "stoploss.training.track",

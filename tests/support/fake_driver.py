@@ -46,6 +46,8 @@ def gpu(number: int = 0, **changes: object) -> dict[str, object]:
         "decoder": 0,
         "power": 633120 + number,
         "power_limit": 700000,
+        "power.least": 200000,
+        "power.most": 700000,
         "energy": 7200000,
         "temperature": 59,
         "clock.sm": 1980,
@@ -180,7 +182,8 @@ class FakeDriver:
         )
         self.empty = self.folder / "root"
         self.empty.mkdir()
-        self.child: subprocess.Popen[str] | None = None
+        self.writes = self.folder / "writes"
+        self.children: dict[str, subprocess.Popen[str]] = {}
         atexit.register(self.close)
 
     def environment(self, text: str = "") -> dict[str, str]:
@@ -196,29 +199,33 @@ class FakeDriver:
 
     def ask(self, scenarios: Sequence[str], root: Path | None = None) -> dict[str, Any]:
         """What looks of one collector at these scenarios told, as JSON."""
-        if self.child is None:
-            self.child = subprocess.Popen(
-                [sys.executable, SOURCES / "looker.py"],
+        return dict(self._talk("looker.py", {"scenarios": list(scenarios), "root": str(root or self.empty)}))
+
+    def cap(self, request: Mapping[str, Any]) -> list[dict[str, Any]]:
+        """What calls of one power cap gave back, as JSON; the request is that of `nvml/capper.py`."""
+        return list(self._talk("capper.py", request))
+
+    def _talk(self, script: str, request: Mapping[str, Any]) -> Any:
+        child = self.children.get(script)
+        if child is None:
+            child = self.children[script] = subprocess.Popen(
+                [sys.executable, SOURCES / script],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
-                env=self.environment(),
+                env=self.environment() | {"FAKE_NVML_WRITES": str(self.writes)},
                 text=True,
             )
-        assert self.child.stdin is not None
-        assert self.child.stdout is not None
-        print(
-            json.dumps({"scenarios": list(scenarios), "root": str(root or self.empty)}),
-            file=self.child.stdin,
-            flush=True,
-        )
-        told = json.loads(self.child.stdout.readline() or "null")
-        assert told is not None, "the looking process ended"
-        return dict(told)
+        assert child.stdin is not None
+        assert child.stdout is not None
+        print(json.dumps(request), file=child.stdin, flush=True)
+        told = json.loads(child.stdout.readline() or "null")
+        assert told is not None, "the child process ended"
+        return told
 
     def close(self) -> None:
-        """End the child process and remove the library."""
-        if self.child is not None:
-            self.child.communicate()
+        """End the child processes and remove the library."""
+        for child in self.children.values():
+            child.communicate()
         shutil.rmtree(self.folder, ignore_errors=True)
 
 

@@ -63,7 +63,12 @@ def test_the_newest_value_of_each_signal(tmp_path: Path) -> None:
     look = collector(tmp_path, job=f"{tmp_path}/{{team}}/{{job}}").look(AT)
 
     assert {item.resource.kind for item in look.samples} == {"job"}
-    assert look.samples[0].labels == {"team": "vision", "job": "vit", "host": "n1"}
+    assert look.samples[0].labels == {
+        "team": "vision",
+        "job": "vit",
+        "host": "n1",
+        "run_dir": str(tmp_path / "vision" / "vit"),
+    }
     assert {item.time for item in look.samples} == {AT}
     assert readings(look, "vit") == {
         "train.loss": pytest.approx(3 * 20**-0.3),

@@ -159,6 +159,7 @@ def test_training_jobs_tell_what_they_hold(cloud: Cloud) -> None:
     assert (told["job.nodes"], told["job.gpus"], told["job.time_limit"]) == (2.0, 16.0, 3600.0)
     assert labels(look, "bert")["team"] == "nlp"
     assert labels(look, "bert")["instance_type"] == "ml.p4d.24xlarge"
+    assert labels(look, "bert")["scheduler"] == "sagemaker"
 
 
 def test_a_job_that_cannot_be_described_is_told_all_the_same(cloud: Cloud) -> None:

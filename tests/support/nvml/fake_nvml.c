@@ -6,6 +6,9 @@
  * grows by B a second of the driver's own clock, which goes on by a second with every call for field
  * values. A key that is not there is not supported; "all" answers every question about a GPU but who it
  * is. Keys of a GPU begin with "gpuN.", of its MIG instances with "gpuN.migM.".
+ *
+ * A power limit that is set holds until the file changes; FAKE_NVML_WRITES names a file that gets a line
+ * "gpuN.MILLIWATTS" for each. "gpuN.power.set" is what setting one answers, "ignored" that it does nothing.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -39,6 +42,7 @@ static struct timespec read_at;
 static off_t read_size;
 static long long seconds;
 static int xids_given[DEVICES];
+static unsigned limits_set[DEVICES];
 
 static int by_key(const void *a, const void *b) { return strcmp(((Line *)a)->key, ((Line *)b)->key); }
 
@@ -54,6 +58,7 @@ static void load(void) {
     read_size = found.st_size;
     line_count = 0;
     memset(xids_given, 0, sizeof xids_given);
+    memset(limits_set, 0, sizeof limits_set);
     char row[512];
     while (line_count < 8192 && fgets(row, sizeof row, file))
         if (sscanf(row, "%63s %255[^\n]", lines[line_count].key, lines[line_count].value) == 2) line_count++;
@@ -145,13 +150,44 @@ int nvmlDeviceGetName(Device *device, char *out, unsigned length) {
 #define NUMBER(function, name) \
     int function(Device *device, unsigned *out) { return small(device, name, out); }
 NUMBER(nvmlDeviceGetPowerUsage, "power")
-NUMBER(nvmlDeviceGetEnforcedPowerLimit, "power_limit")
 NUMBER(nvmlDeviceGetPerformanceState, "pstate")
 NUMBER(nvmlDeviceGetCurrPcieLinkWidth, "pcie.width")
 NUMBER(nvmlDeviceGetPcieReplayCounter, "pcie.replays")
 NUMBER(nvmlDeviceGetMaxMigDeviceCount, "migs")
 NUMBER(nvmlDeviceGetGpuInstanceId, "instance")
 NUMBER(nvmlDeviceGetMinorNumber, "minor")
+
+int nvmlDeviceGetPowerManagementLimit(Device *device, unsigned *out) {
+    unsigned given = limits_set[device - devices];
+    if (given) *out = given;
+    return given ? OK : small(device, "power_limit", out);
+}
+
+int nvmlDeviceGetEnforcedPowerLimit(Device *device, unsigned *out) {
+    return nvmlDeviceGetPowerManagementLimit(device, out);
+}
+
+int nvmlDeviceGetPowerManagementLimitConstraints(Device *device, unsigned *least, unsigned *most) {
+    int failed = small(device, "power.least", least);
+    return failed ? failed : small(device, "power.most", most);
+}
+
+int nvmlDeviceSetPowerManagementLimit(Device *device, unsigned limit) {
+    unsigned least, most;
+    const char *answer = exactly(device->prefix, "power.set");
+    int failed = answer && failure(answer) ? failure(answer)
+                                           : nvmlDeviceGetPowerManagementLimitConstraints(device, &least, &most);
+    if (failed) return failed;
+    if (limit < least || limit > most) return INVALID;
+    const char *path = getenv("FAKE_NVML_WRITES");
+    FILE *file = path ? fopen(path, "a") : NULL;
+    if (file) {
+        fprintf(file, "%s%u\n", device->prefix, limit);
+        fclose(file);
+    }
+    if (!answer) limits_set[device - devices] = limit;
+    return OK;
+}
 
 #define CHOICE(function, one, other) \
     int function(Device *device, int kind, unsigned *out) { return small(device, kind ? other : one, out); }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,9 @@ from support import plans
 from support.audits import NASTY, audit, finding
 from support.scenes import Scene, recording
 
+from stoploss.engine import clock
+from stoploss.engine.ledger import Ledger
+from stoploss.engine.people import People
 from stoploss.reports import audit_html
 
 UTIL = "gpu.utilization"
@@ -328,3 +332,25 @@ def test_an_unknown_that_is_to_be_told_is_planned(scene: Scene) -> None:
     assert [(item["action"], item["verdict"], item["finding"]) for item in result["decisions"]] == [
         ("alert", "would", None)
     ]
+
+
+def test_the_plan_knows_what_people_decided_and_what_was_done(scene: Scene) -> None:
+    """A keep in the state blocks the end of its job, and an approval lets it go; the state is only read."""
+    state = scene.folder / "stoploss.db"
+    text = policies(THEN.replace("approve: required", "approve: required, snapshot: not-needed"))
+    head = f"settings: {{state: 'sqlite:///{state}'}}\n"
+    before = by_action(
+        scene.audit(
+            head + text,
+            idle(),
+        )
+    )["terminate"]
+    ledger = Ledger(f"sqlite:///{state}", environ={})
+    now = clock.now()
+    People(ledger).keep("j0", timedelta(hours=1), who="ann", now=now, reason="demo")
+    kept = by_action(scene.audit(head + text, idle()))["terminate"]
+    ledger.close()
+
+    assert (before["verdict"], before["why"]) == ("held", "needs approval")
+    assert kept["verdict"] == "blocked"
+    assert "by ann: demo" in kept["why"]

@@ -100,10 +100,17 @@ def run(loaded: PolicySet, signals: tuple[str, ...], *, at: str | None, watch: s
     from stoploss.engine.audit import audit as evaluate
     from stoploss.rules.catalogue import catalogue
 
-    loaded, unread = state.exempted(loaded)
+    decided = state.decided(loaded)
     source = sources.source_of(loaded, signals, at=at, watch=watch)
     with sources.progress("evaluating") as advance:
-        result = evaluate(loaded, source.frames, catalogue(), now=clock.now(), progress=advance)
+        result = evaluate(
+            decided.policies,
+            source.frames,
+            catalogue(),
+            now=clock.now(),
+            progress=advance,
+            standing=decided.standing,
+        )
     known = {status.name for status in source.collectors}
     failed = tuple(status for status in result.collectors if status.name not in known)
     notes = [*result.notes, *source.notes]
@@ -111,7 +118,7 @@ def run(loaded: PolicySet, signals: tuple[str, ...], *, at: str | None, watch: s
         notes.append("one look cannot fill a window; stoploss audit --watch 30m looks for longer")
     # The slot of a live look has not ended yet; nobody wants to read an instant to come.
     when = min(result.at, clock.now()) if source.kind == "live" else result.at
-    collectors = (*source.collectors, *failed, *unread)
+    collectors = (*source.collectors, *failed, *decided.unread)
     return replace(result, at=when, collectors=collectors, notes=tuple(notes), samples=source.samples)
 
 

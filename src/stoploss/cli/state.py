@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
@@ -16,6 +16,7 @@ from stoploss.cli.exits import UserError
 if TYPE_CHECKING:
     from stoploss.engine.audit import CollectorStatus
     from stoploss.engine.ledger import Ledger
+    from stoploss.engine.planning.model import Standing
     from stoploss.rules.policy import PolicySet
 
 F = TypeVar("F", bound=Callable[..., object])
@@ -102,26 +103,47 @@ def person() -> str:
         return f"uid {os.getuid()}"
 
 
-def exempted(loaded: PolicySet) -> tuple[PolicySet, tuple[CollectorStatus, ...]]:
-    """A policy set with the exemptions that people made since; and what could not be read of them.
+@dataclass(frozen=True, slots=True)
+class Decided:
+    """What the state says of a policy set.
 
-    A state that is not there, or in which nothing was decided, exempts nothing.
+    Attributes:
+        policies: with the exemptions that people made since.
+        standing: tells what was decided and done about findings; None where nothing was yet.
+        unread: what could not be read, as a collector that failed.
+    """
+
+    policies: PolicySet
+    standing: Callable[[Sequence[str]], Standing] | None = None
+    unread: tuple[CollectorStatus, ...] = ()
+
+
+def decided(loaded: PolicySet) -> Decided:
+    """What people decided and what was done; only read.
+
+    A state that is not there, or in which nothing was decided, says nothing. One that cannot be read
+    lets nothing be destroyed.
     """
     scheme, separator, path = loaded.settings.state.partition("sqlite:///")
     if not scheme and separator and not os.path.exists(path.partition("?")[0]):
         # The usual case, told without importing what reads databases.
-        return loaded, ()
+        return Decided(loaded)
     from stoploss.engine.history.store_errors import StoreError
 
     try:
-        return _with_exemptions(loaded), ()
+        return _decided(loaded)
     except (StoreError, UserError) as error:
         from stoploss.engine.audit import CollectorStatus
+        from stoploss.engine.planning.model import Standing
 
-        return loaded, (CollectorStatus("exemptions", ok=False, reason=str(error)),)
+        why = str(error)
+        unread = CollectorStatus("exemptions", ok=False, reason=why)
+        return Decided(loaded, lambda findings: Standing(unreadable=why), (unread,))
 
 
-def _with_exemptions(loaded: PolicySet) -> PolicySet:
+def _decided(loaded: PolicySet) -> Decided:
+    from stoploss.engine import clock
+    from stoploss.engine.execution.standing import standing_of
     from stoploss.engine.ledger_schema import META
     from stoploss.engine.people import People
     from stoploss.engine.people_exemptions import with_exemptions
@@ -130,6 +152,12 @@ def _with_exemptions(loaded: PolicySet) -> PolicySet:
 
     url = url_of(loaded.settings.state)
     if not has_table(url, META.name):
-        return loaded
+        return Decided(loaded)
     with ledger(url, read_only=True) as opened:
-        return with_exemptions(loaded, People(opened).exemptions(), catalogue())
+        exempted = with_exemptions(loaded, People(opened).exemptions(), catalogue())
+
+    def standing(findings: Sequence[str]) -> Standing:
+        with ledger(url, read_only=True) as opened:
+            return standing_of(opened, findings, now=clock.now())
+
+    return Decided(exempted, standing)

@@ -9,9 +9,9 @@ services named under `which`, and `sts:AssumeRole` where `roles` are named. It c
   agent inside (`mem_used_percent` by instance alone). A figure is the newest datapoint of
   the last 15 minutes; without one it is not known, and never 0.
 - Volumes are named by their id, with the label `instance`. `storage.references` counts
-  snapshots, `storage.burst_balance` is told of gp2, st1 and sc1 volumes. Volumes report to CloudWatch
-  only while they are attached: `storage.since_detached` counts from the day after the newest report of
-  the last 90 days, and is unknown where there is none.
+  snapshots, but those that stoploss made. `storage.burst_balance` is told of gp2, st1 and sc1 volumes.
+  Volumes report to CloudWatch only while they are attached: `storage.since_detached` counts from the day
+  after the newest report of the last 90 days, and is unknown where there is none.
 - Buckets are named by their name, in whatever region they lie. Size, objects and tier (of most
   bytes) come from CloudWatch, or from a listing of up to 5,000 objects where it has none; only
   such a listing tells the newest write. The label `lifecycle` is there where a rule is enabled.

@@ -25,6 +25,9 @@ SIZED_WITHIN = 3.0 * DAY
 LISTED_PAGES = 5
 """Pages of 1,000 objects of a bucket that are listed at most where CloudWatch has no size of it."""
 
+OURS = "stoploss:order"
+"""The tag on snapshots that stoploss made of what it may be about to release."""
+
 VOLUME_SIGNALS = (
     "storage.capacity",
     "storage.tier",
@@ -110,10 +113,11 @@ def volumes(asker: Asker, which: frozenset[str]) -> Found:
 
 
 def _snapshots(asker: Asker) -> tuple[Counter[str] | Bad, tuple[str, ...]]:
-    """Volume -> its snapshots."""
+    """Volume -> its snapshots, those of somebody."""
     try:
         owned = asker.pages("ec2", "describe_snapshots", "Snapshots", OwnerIds=["self"])
-        return Counter(item["VolumeId"] for item in owned), ()
+        # A snapshot that a policy had made would else end the condition that it was made for.
+        return Counter(item["VolumeId"] for item in owned if OURS not in tags_of(item.get("Tags"))), ()
     except FAILURES as error:
         return Bad(reason(error)), (f"snapshots cannot be read: {reason(error)}",)
 

@@ -218,6 +218,9 @@ def _identity(identities: Identities, pid: int) -> Identity:
 
 def _member(process: _Process, identities: Identities, listed: Listed | Bad) -> Member:
     labels = {name: value for name, value in process.identity.labels.items() if name != "job"}
+    if labels.get("slurm_job") == process.identity.job:
+        # What its processes do not say the collector `slurm` may, which looks at other times.
+        labels = {name: value for name, value in labels.items() if value is not None}
     return Member(
         key=process.key,
         parents=tuple(identities.parents(process.pid)),

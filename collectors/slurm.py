@@ -11,6 +11,9 @@ from other users (`PrivateData`) is hidden from stoploss too.
 - Labels: `user`, `team` (the account), `name`, `partition`, `host` (of several nodes Slurm's list,
   such as `n[1-4]`), `gpu_indices` (the GPUs on each node, nodes parted by `;`), and `scheduler`, which
   is `slurm`: actions on the job are carried out by Slurm.
+- Slurm does not know what a job is for, and a job of unknown class gets alerts only. `classes` says it
+  by partition, as the label `class`. It is not told of a partition that is not named there, nor of a
+  job that waits in partitions of different classes.
 - `job.gpus` and `job.nodes` are those that the job holds now: 0 while it waits and after its end.
 - `job.exit_reason` is `completed`, `failed`, `cancelled`, `timeout`, `out-of-memory`, `preempted` or
   `node-failure` as Slurm says it. Slurm does not know of GPU memory. A job that was preempted,
@@ -30,7 +33,7 @@ Right:
 
 ```yaml
 collectors:
-  slurm: {every: 1m, partitions: [train, debug]}
+  slurm: {every: 1m, partitions: [train, debug], classes: {train: train, debug: interactive}}
 ```
 
 Wrong, because partitions are a list:
@@ -118,9 +121,13 @@ class SlurmCollector:
         return Look(tuple(samples), notes=tuple(notes))
 
     def _wanted(self, job: Job) -> bool:
-        # A waiting job may name several partitions.
-        own = (job.partition or "").split(",")
-        return not self.options.partitions or not set(own).isdisjoint(self.options.partitions)
+        own = _partitions(job)
+        return not self.options.partitions or not own.isdisjoint(self.options.partitions)
+
+    def _class(self, job: Job) -> Labels:
+        """The label `class`, where its partitions agree on it; it is not mentioned otherwise."""
+        classes = {self.options.classes.get(name) for name in _partitions(job)}
+        return {"class": classes.pop()} if len(classes) == 1 and None not in classes else {}
 
     def _queue(self, notes: list[str]) -> tuple[Job, ...]:
         try:
@@ -172,7 +179,7 @@ class SlurmCollector:
     def _samples(self, job: Job, at: float, reasons: Mapping[str, str]) -> Iterator[Sample]:
         if job.restarts is not None:
             self.attempts[job.id] = max(self.attempts.get(job.id, 0), _starts(job, job.restarts))
-        resource, labels = ResourceId("job", job.id), _labels(job)
+        resource, labels = ResourceId("job", job.id), {**_labels(job), **self._class(job)}
         if not job.over and job.phase == "queued" and self.attempts.get(job.id):
             # What ended the attempt before this wait is known to the accounting alone.
             reason = reasons.get(job.id, "none")
@@ -205,6 +212,11 @@ def _starts(job: Job, restarts: int) -> int:
         # A job that is being queued again counts the restart that is still to come.
         return max(restarts, 1)
     return restarts + job.began
+
+
+def _partitions(job: Job) -> set[str]:
+    """The partition of a job; a waiting one may name several."""
+    return set((job.partition or "").split(","))
 
 
 def _labels(job: Job) -> Labels:

@@ -14,6 +14,7 @@ from stoploss.engine.advice import DAY, HOUR, Advice, Measured
 from stoploss.engine.costs.book import NoPrice
 from stoploss.engine.costs.money import money, price_text
 from stoploss.engine.costs.priced import UNIT_BYTES
+from stoploss.engine.spot import fit
 from stoploss.rules.units import MONTH, format_duration
 
 MONTH_HOURS = MONTH / 3600.0
@@ -157,7 +158,7 @@ def use_spot(of: Measured) -> Draft | None:
     if price is None or spot is None or spot >= price:
         return None
     save, rate = of.newest("checkpoint.save_time"), of.newest("instance.reclaim_rate")
-    fits = "" if save is None else f"; a checkpoint takes {format_duration(save)}, notices come 120 s before"
+    fits = "" if save is None else f"; {fit(save).words}"
     odds = "" if rate is None else f"; {rate:.0%} of this type are taken back in a month"
     currency = of.book.currency
     sum_ = f"{money(price, currency)}/h - {money(spot, currency)}/h = {money(price - spot, currency)}/h"

@@ -14,7 +14,7 @@ give the memory that is kept. It is written as JSON and read back, so that a res
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
@@ -131,16 +131,21 @@ class Memory:
         return cls({_key(entry.wanted): entry for entry in entries})
 
 
-def step(memory: Memory, wanted: Iterable[Wanted], now: float) -> tuple[Memory, tuple[Group, ...]]:
+def step(
+    memory: Memory, wanted: Iterable[Wanted], now: float, silent: Collection[str] = ()
+) -> tuple[Memory, tuple[Group, ...]]:
     """What is to be told at `now`, seconds since the epoch.
 
-    `wanted` is everything that fires and is alerted on now. What is left out is over.
+    `wanted` is everything that fires and is alerted on now. What is left out is over, but for policies
+    that are `silent`: nobody is told anything of those, and what was told stays as it is.
     """
     current = {_key(item): item for item in wanted}
     entries: dict[_Key, Entry] = {}
     for key, entry in memory.entries.items():
         item = current.pop(key, None)
-        if item is not None:
+        if item is None and entry.wanted.policy in silent:
+            entries[key] = entry
+        elif item is not None:
             returns = entry.returns + (entry.ended is not None)
             # The policy may have been edited since.
             entries[key] = replace(entry, wanted=item, ended=None, returns=returns)
@@ -156,7 +161,8 @@ def step(memory: Memory, wanted: Iterable[Wanted], now: float) -> tuple[Memory, 
             del entries[_key(last.wanted)]
             entries[key] = Entry(item, told=last.told, open=last.open, returns=last.returns + 1)
     entries = {key: entry for key, entry in entries.items() if not _over(entry, now)}
-    return Memory(entries), tuple(_groups(entries.values(), now))
+    spoken = [entry for entry in entries.values() if entry.wanted.policy not in silent]
+    return Memory(entries), tuple(_groups(spoken, now))
 
 
 def told(memory: Memory, group: Group, now: float) -> Memory:

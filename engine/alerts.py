@@ -13,6 +13,7 @@ from stoploss.engine.costs.money import money
 from stoploss.engine.evaluation.kleene import TRUE
 from stoploss.engine.findings import Evidence, Finding, UnknownFinding
 from stoploss.engine.incidents import Incident
+from stoploss.engine.ledger_schema import Entry
 from stoploss.engine.model import Notice, ResourceId
 from stoploss.engine.planning.model import ALERT, Decision
 from stoploss.rules.policy import Policy
@@ -107,6 +108,20 @@ def failure(decision: Decision, policy: Policy, waiting: Sequence[Decision], *, 
     ]
     key = f"failed:{decision.finding}:{decision.step}"
     return Notice(FIRING, key, policy.name, about, policy.severity, at, _lines(lines))
+
+
+def backfired(intent: Entry, told: tuple[str, str], severity: str, *, at: datetime) -> Notice:
+    """What is told of a step that made things dearer: `told` is what came of it, and why it stays."""
+    about, policy = str(intent.resource), intent.policy or ""
+    words, why = told
+    lines = [
+        f"{policy}: {about} · {intent.action} made it dearer",
+        words,
+        f"not taken back: {why}",
+        shlex.join(["stoploss", "undo", str(intent.seq)]),
+        shlex.join(["stoploss", "ledger", "list", "--resource", about]),
+    ]
+    return Notice(FIRING, f"backfired:{intent.seq}", policy, about, severity, at, _lines(lines))
 
 
 def question(decision: Decision, policy: Policy, *, at: datetime, zone: ZoneInfo) -> Notice:

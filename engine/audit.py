@@ -10,13 +10,17 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from functools import partial
+from typing import Any
 from zoneinfo import ZoneInfo
 
+from stoploss.engine.carry import Carry
 from stoploss.engine.conclusions import Conclusions
 from stoploss.engine.costs.accounts import Accounts
 from stoploss.engine.costs.model import Totals
+from stoploss.engine.costs.past import Past, kept
 from stoploss.engine.derived import derived
-from stoploss.engine.evaluation.evaluator import Evaluator
+from stoploss.engine.evaluation.evaluator import Episode, Evaluator
 from stoploss.engine.evaluation.readings import UNREAD
 from stoploss.engine.findings import Finding, Judge, UnknownFinding
 from stoploss.engine.heatmap import HeatMap, heat_map
@@ -26,6 +30,8 @@ from stoploss.engine.model import ResourceId
 from stoploss.engine.ordering import in_order
 from stoploss.engine.planning.gather import Planner
 from stoploss.engine.planning.model import Decision, Standing
+from stoploss.engine.planning.pace import Pace
+from stoploss.engine.planning.watched import Sighted
 from stoploss.engine.promises import Promise
 from stoploss.rules.catalogue import Catalogue
 from stoploss.rules.policy import Policy, PolicySet
@@ -47,6 +53,7 @@ class CollectorStatus:
 class Audit:
     """All that one dry pass has to say.
 
+    `paces` are those of jobs before a step of the plan, `watched` how it is with them after one.
     `degraded` is true when a collector failed or a resource could not be read; young, thin and
     unprovided signals do not degrade.
     """
@@ -68,6 +75,9 @@ class Audit:
     decisions: tuple[Decision, ...] = ()
     promises: tuple[Promise, ...] = ()
     freeze: str | None = None
+    paces: Mapping[ResourceId, Pace] = field(default_factory=dict)
+    watched: Mapping[ResourceId, Sighted] = field(default_factory=dict)
+    carried: Callable[[], Carry] = Carry
 
     @property
     def firing(self) -> tuple[Finding, ...]:
@@ -90,27 +100,28 @@ def audit(
     now: datetime,
     progress: Callable[[float], None] | None = None,
     standing: Callable[[Sequence[str]], Standing] | None = None,
+    carry: Carry | None = None,
 ) -> Audit:
     """Evaluate a policy set over frames and gather what is true and what is unknown.
 
     `frames` yields the frame of a resolution (seconds), ending at the audit's instant; `now`
     decides which exemptions have run out; `standing` says what people decided and what was done
-    about findings of these ids.
+    about findings of these ids; `carry` is the end of an audit over slots before.
     """
-    policies, frames = derived(policies, frames, catalogue)
-    findings: list[Finding] = []
-    unknown: list[UnknownFinding] = []
-    empty: list[str] = []
+    carry = carry or Carry()
+    past = partial(_past, policies, frames, catalogue, carry.past)
+    policies, frames = derived(policies, frames, catalogue, carry.past)
+    findings, unknown, empty = list[Finding](), list[UnknownFinding](), list[str]()
     today = now.astimezone(ZoneInfo(policies.settings.timezone)).date()
     seen = _Seen()
-    accounts = Accounts(policies, frames, catalogue)
+    accounts = Accounts(policies, frames, catalogue, carry.claims)
     conclusions = Conclusions(policies, catalogue, accounts)
-    planner = Planner(policies, catalogue, accounts)
+    planner = Planner(policies, catalogue, accounts, carry.true_seconds)
     for resolution, group in _each(_by_resolution(policies.policies), progress):
         frame = accounts.frame(resolution)
         observer = accounts.observer(resolution, group)
         evaluator = Evaluator(group, catalogue, resolution=resolution, observer=observer)
-        episodes = evaluator.advance(frame)
+        episodes = _advanced(evaluator, frame, carry)
         seen.take(frame, evaluator)
         judge = Judge(frame, evaluator, policies.exemptions, today, accounts)
         rows = list(evaluator.status())
@@ -120,9 +131,8 @@ def audit(
         unknown.extend(judge.unknowns(rows))
         empty.extend(judge.nothing(rows, unknown))
     told, incidents = conclusions.drawn(findings)
-    at = seen.at
     result = Audit(
-        at,
+        seen.at,
         policies.settings.mode,
         policies.settings.timezone,
         policies.policies,
@@ -130,14 +140,25 @@ def audit(
         *in_order(policies.policies, told, unknown),
         tuple(seen.failed.values()),
         tuple(policy.name for policy in policies.policies if policy.name in empty),
-        (*accounts.notes(today), *planner.notes(at)),
+        (*accounts.notes(today), *planner.notes(seen.at)),
         heat=seen.heat,
         incidents=incidents,
-        decisions=planner.decisions(at, unknown, standing and standing([item.id for item in findings])),
+        decisions=planner.decisions(seen.at, unknown, standing and standing([item.id for item in findings])),
         promises=conclusions.promises,
-        freeze=planner.freeze(at),
+        freeze=planner.freeze(seen.at),
+        carried=partial(_carried, seen, planner, accounts, past),
+        paces=planner.paces,
+        watched=planner.watched,
     )
     return replace(result, totals=accounts.totals(result.firing))
+
+
+def _past(policies: PolicySet, frames: Callable[[float], Frame], catalogue: Catalogue, before: Past) -> Past:
+    return kept(policies, frames(policies.settings.resolution), catalogue, before)
+
+
+def _carried(seen: _Seen, planner: Planner, accounts: Accounts, past: Callable[[], Past]) -> Carry:
+    return Carry(seen.slots, seen.lifecycles(), planner.true_seconds, accounts.claims(), past())
 
 
 @dataclass(slots=True)
@@ -148,13 +169,35 @@ class _Seen:
     resources: dict[ResourceId, None] = field(default_factory=dict)
     failed: dict[str, CollectorStatus] = field(default_factory=dict)
     heat: HeatMap | None = None
+    evaluators: dict[float, Evaluator] = field(default_factory=dict)
+    slots: dict[float, int] = field(default_factory=dict)
+
+    def lifecycles(self) -> dict[float, Mapping[str, Any]]:
+        """The lifecycles of each resolution."""
+        return {resolution: evaluator.carry() for resolution, evaluator in self.evaluators.items()}
 
     def take(self, frame: Frame, evaluator: Evaluator) -> None:
         """Take the frame of one resolution, when it was evaluated."""
+        if frame.slots:
+            self.evaluators[frame.resolution] = evaluator
+            self.slots[frame.resolution] = frame.last
         self.resources.update(dict.fromkeys(frame.resources))
         self.at = max(self.at, datetime.fromtimestamp(frame.time_of(frame.last), UTC))
         self.heat = self.heat or heat_map(frame, evaluator.world)
         self.failed.update({status.name: status for status in collector_failures(frame)})
+
+
+def _advanced(evaluator: Evaluator, frame: Frame, carry: Carry) -> list[Episode]:
+    """Evaluate a frame; of what is in the carry already only the windows are filled."""
+    slot, state = carry.slots.get(frame.resolution), carry.lifecycles.get(frame.resolution)
+    if slot is None or state is None:
+        return evaluator.advance(frame)
+    evaluator.restore(state)
+    known = min(slot, frame.last)
+    if known >= frame.first:
+        # Older slots lie in no window.
+        evaluator.warm(frame.cut(max(frame.first, known - evaluator.longest), known))
+    return evaluator.advance(frame.cut(max(known + 1, frame.first), frame.last)) if frame.last > known else []
 
 
 def _each(

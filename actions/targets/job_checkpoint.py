@@ -1,23 +1,25 @@
 """Asks the run of a job for a checkpoint: by its request file, by SIGUSR1, or through Slurm.
 
 The request file is used where the label `run_dir` names a folder of this machine. A signal goes to the one
-process of the job that handles it, and the folder of its newest checkpoint is watched.
+process of the job that handles it, and the folder of its newest checkpoint is watched. A signal leaves no
+trace, so a note is written before it and taken away when it is over: after a crash none is sent again.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 from dataclasses import dataclass, replace
 from typing import Any
 
-from stoploss.actions import snapshot
+from stoploss.actions import files, snapshot
 from stoploss.actions.contract import Means, Refused
 from stoploss.actions.routing import SCHEDULER
 from stoploss.actions.snapshot import Candidate
 from stoploss.actions.snapshot_result import Snapshot, Waiting
 from stoploss.actions.targets import process_signal, process_tree
-from stoploss.actions.verify import Demand
+from stoploss.actions.verify import Demand, look
 from stoploss.engine.model import Found, Order, Outcome
 
 TIMEOUT = 600.0
@@ -27,6 +29,12 @@ LOST_WITH = frozenset({"process"})
 """What a step on a job ends."""
 
 FOLDER, REQUEST = ".stoploss", "request.json"
+
+ASKED = "asked"
+"""Folder with a note of each order whose signal was sent, or was about to be, until its end is known."""
+
+COARSE = 1.0
+"""Seconds by which a file may look older than it is: a file system keeps whole seconds in places."""
 
 
 def demand_of(means: Means, since: float | None) -> Demand:
@@ -75,15 +83,26 @@ class Ask:
         return Found(words, {**before, "intended": self.means.now()})
 
     def act(self, order: Order, found: Found) -> Outcome:
-        """Ask, wait, and verify."""
-        demand = demand_of(self.means, order.since)
-        if found.before["way"] == "slurm":
-            return self._through_slurm(order, found, demand)
-        taken = snapshot.take(self._ordered(order, found.before), demand, waiting_of(self.means, order))
-        return outcome_of(taken, again=True)
+        """Ask, wait, and verify; where the signal was sent before a crash, only wait for the rest."""
+        demand, waiting = demand_of(self.means, order.since), waiting_of(self.means, order)
+        if found.before["way"] == "request":
+            return outcome_of(snapshot.take(self._ordered(order, found.before), demand, waiting), again=True)
+        asked = self._asked(order)
+        if asked is not None:
+            left = max(0.0, asked + waiting.limit - self.means.now())
+            outcome = self._watch(order, found, asked, replace(waiting, limit=left))
+        else:
+            try:
+                self._note(order)
+            except OSError as error:
+                words = f"the run was not asked: a note of it cannot be written: {files.words_of(error)}"
+                return Outcome("failed", words, retry=True)
+            outcome = self._signal(order, found, demand, waiting)
+        self._forget(order)
+        return outcome
 
     def look(self, order: Order, found: Found) -> Outcome:
-        """What came of it: an answer, or a checkpoint that is there. Nobody is asked again by a signal."""
+        """What came of it: an answer, or a checkpoint that is there. Nobody is asked by looking."""
         demand = demand_of(self.means, order.since)
         waiting = replace(waiting_of(self.means, order), limit=0.0)
         before = found.before
@@ -92,10 +111,12 @@ class Ask:
             return (
                 known if known is not None else Outcome("failed", "the run has not answered yet", retry=True)
             )
-        candidates = self._candidates(order)
-        since = max(float(before["intended"]), demand.since or 0.0)
-        seen = snapshot.check(candidates, replace(demand, since=since), waiting)
-        return outcome_of(seen, again=True) if seen.verified else Outcome("undone", "nothing new was saved")
+        seen = self._new(order, found, float(before["intended"]), waiting)
+        if seen.verified:
+            return outcome_of(seen, again=True)
+        if self._asked(order) is not None:
+            return Outcome("failed", "the run was asked, and nothing new is complete yet", retry=True)
+        return Outcome("undone", "the run was not asked, and nothing new was saved")
 
     def undo(self, order: Order, found: Found) -> Outcome:
         """It cannot be undone, and need not be."""
@@ -116,10 +137,12 @@ class Ask:
             )
         scheduler = order.labels.get(SCHEDULER)
         if scheduler == "slurm":
-            return {"way": "slurm", "job": order.labels.get("slurm_job") or order.resource.id, "folder": kept}
+            number = order.labels.get("slurm_job") or order.resource.id
+            return {"way": "slurm", "job": number, "folder": kept, "newest": self._newest(order)}
         if scheduler == "process":
             process = _handles_usr1(order.resource.id)
-            return {"way": "signal", "pid": process.pid, "start": process.start, "folder": kept}
+            asked = {"way": "signal", "pid": process.pid, "start": process.start}
+            return {**asked, "folder": kept, "newest": self._newest(order)}
         raise Refused("nothing says how the run is asked: its folder is not on this machine (label run_dir)")
 
     def _ordered(self, order: Order, before: Any) -> snapshot.Order:
@@ -130,22 +153,77 @@ class Ask:
             return snapshot.Order(order.id, order.by, process=process, folder=before["folder"])
         return snapshot.Order(order.id, order.by)
 
-    def _through_slurm(self, order: Order, found: Found, demand: Demand) -> Outcome:
+    # ---- signals -------------------------------------------------------------------------
+
+    def _signal(self, order: Order, found: Found, demand: Demand, waiting: Waiting) -> Outcome:
+        if found.before["way"] == "signal":
+            taken = snapshot.take(self._ordered(order, found.before), demand, waiting)
+            step = next((item.step for item in self._candidates(order) if item.path == taken.path), None)
+            return outcome_of(replace(taken, step=step), again=True)
         from stoploss.actions.targets import slurm
 
         begun = self.means.now()
         why = slurm.ask(self.means, found.before["job"], "USR1")
         if why is not None:
             return Outcome("failed", why, retry=True)
-        waiting = waiting_of(self.means, order)
-        # A file system keeps whole seconds in places.
-        newer = replace(demand, since=max(demand.since or 0.0, begun - 1.0))
+        return self._watch(order, found, begun, waiting)
 
-        def look() -> Snapshot:
-            seen = snapshot.check(self._candidates(order), newer, waiting)
-            return seen if seen.verified else replace(seen, state="pending")
+    def _watch(self, order: Order, found: Found, asked: float, waiting: Waiting) -> Outcome:
+        """Wait for a checkpoint that was begun since the run was asked."""
+        process = self._ordered(order, found.before).process
 
-        return outcome_of(waiting.until_over(look), again=True)
+        def seen_now() -> Snapshot:
+            # Asked before the checkpoints are looked at: what it wrote last is then seen.
+            alive = process is None or process.is_there()
+            seen = self._new(order, found, asked, waiting)
+            return seen if seen.verified or not alive else replace(seen, state="pending")
+
+        return outcome_of(waiting.until_over(seen_now), again=True)
+
+    def _new(self, order: Order, found: Found, begun: float, waiting: Waiting) -> Snapshot:
+        """The newest checkpoint that was begun since an instant, and is not that which was there before."""
+        newer = demand_of(self.means, max(order.since, begun - COARSE))
+        seen = snapshot.check(self._candidates(order), newer, waiting)
+        if seen.verified and [seen.path, seen.began] == found.before["newest"]:
+            return replace(seen, state="failed", why="nothing new is there")
+        return seen
+
+    def _newest(self, order: Order) -> list[Any]:
+        """Path and beginning of the newest checkpoint that is there now."""
+        path = self._candidates(order)[-1].path
+        try:
+            return [path, look(path).began]
+        except (OSError, ValueError):
+            return [path, None]
+
+    def _mark(self, order: Order) -> str | None:
+        folder = self.means.folder
+        return os.path.join(folder, ASKED, os.path.basename(order.id)) if folder else None
+
+    def _asked(self, order: Order) -> float | None:
+        """When the signal of an order was sent, or was about to be, in seconds since the epoch."""
+        path = self._mark(order)
+        if path is None:
+            return None
+        try:
+            return float(files.read(path, 64))
+        except (OSError, ValueError):
+            return None
+
+    def _note(self, order: Order) -> None:
+        """Raises OSError where it cannot be written."""
+        path = self._mark(order)
+        if path is not None:
+            os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
+            files.replace(path, f"{self.means.now()}\n".encode())
+
+    def _forget(self, order: Order) -> None:
+        path = self._mark(order)
+        if path is not None:
+            with contextlib.suppress(OSError):
+                os.unlink(path)
+
+    # ---- what is there -------------------------------------------------------------------
 
     def _candidates(self, order: Order) -> tuple[Candidate, ...]:
         known = self.means.checkpoints

@@ -6,6 +6,7 @@ import os
 from dataclasses import dataclass
 
 from stoploss.actions.contract import Means, Refused
+from stoploss.actions.routing import SCHEDULER
 from stoploss.actions.targets import process_tree, scene
 from stoploss.actions.targets.process_signal import Process
 from stoploss.engine.model import Found, Order, Outcome
@@ -62,8 +63,7 @@ class Keep:
     def _scene(self, order: Order) -> scene.Scene:
         folder = order.labels.get("run_dir", "")
         there = folder if folder.startswith("/") and os.path.isdir(folder) else None
-        tree = process_tree.look()
-        processes = tuple(Process(seen.pid, seen.start) for seen in tree.members(order.resource.id))
+        processes = tuple(Process(seen.pid, seen.start) for seen in _members(order))
         return scene.Scene(
             os.path.join(self.means.folder, "scenes", order.id),
             _logs(there) if there else (),
@@ -71,6 +71,15 @@ class Keep:
             there,
             why=order.by,
         )
+
+
+def _members(order: Order) -> tuple[process_tree.Seen, ...]:
+    """The processes of the job on this machine, by the name that they were told or the id that Slurm gave."""
+    tree = process_tree.look()
+    members = tree.members(order.resource.id)
+    if not members and order.labels.get(SCHEDULER) == "slurm":
+        return tree.of_slurm(order.labels.get("slurm_job") or order.resource.id)
+    return members
 
 
 def _logs(folder: str) -> tuple[str, ...]:

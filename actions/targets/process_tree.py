@@ -15,7 +15,9 @@ Key = tuple[int, int]
 
 JOB, RUN = "STOPLOSS_JOB", "WANDB_RUN_ID"
 SLURM, POD = "SLURM_JOB_ID", "KUBERNETES_SERVICE_HOST"
-_KEPT = frozenset({JOB, RUN, SLURM, POD})
+ARRAY = ("SLURM_ARRAY_JOB_ID", "SLURM_ARRAY_TASK_ID")
+"""Together the name of a task of a Slurm job array: 4412_7."""
+_KEPT = frozenset({JOB, RUN, SLURM, POD, *ARRAY})
 
 _SLURM_GROUP = re.compile(r"/slurm[^/]*/(?:.*/)?job_(\d+)(?:/|$)", re.MULTILINE)
 _POD_GROUP = re.compile(r"kubepods")
@@ -95,6 +97,13 @@ class Tree:
         found = {pid: seen for pid, seen in self.processes.items() if self.job(pid) == job}
         return self._leaders_first(found)
 
+    def of_slurm(self, name: str) -> tuple[Seen, ...]:
+        """The processes that Slurm told this name of their job, those first that no other of them started."""
+        found = {
+            pid: seen for pid, seen in self.processes.items() if _slurm_job(seen.variables or {}) == name
+        }
+        return self._leaders_first(found)
+
     def below(self, pid: int) -> tuple[Seen, ...]:
         """A process and what it started, as far as that is of the same job."""
         job = self.job(pid)
@@ -155,6 +164,11 @@ def see(pid: int) -> Seen | None:
         return None
     comm = head.partition(b"(")[2].decode("utf-8", "replace")
     return Seen(pid, start, comm, state, parent, session, _owner(pid), _variables(pid))
+
+
+def _slurm_job(variables: Mapping[str, str]) -> str | None:
+    array, task = (variables.get(name) for name in ARRAY)
+    return f"{array}_{task}" if array and task else variables.get(SLURM)
 
 
 def group_of(pid: int) -> str:

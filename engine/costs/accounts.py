@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import date
 from typing import TYPE_CHECKING
 
 from stoploss.engine.costs.book import OLD_DAYS, age_days, book_for
+from stoploss.engine.costs.claims import Claim
 from stoploss.engine.costs.model import Totals, Waste
 from stoploss.engine.costs.priced import Prices, priced, wanted_prices
 from stoploss.engine.costs.totals import Costed, totals
@@ -26,7 +27,15 @@ NO_TEAM, UNDECIDED = "no team", "undecided"
 class Accounts:
     """Keeps what every finding claims until all are summed up."""
 
-    def __init__(self, policies: PolicySet, frames: Callable[[float], Frame], catalogue: Catalogue) -> None:
+    def __init__(
+        self,
+        policies: PolicySet,
+        frames: Callable[[float], Frame],
+        catalogue: Catalogue,
+        before: Mapping[str, tuple[Claim, ...]] | None = None,
+    ) -> None:
+        """Begin; `before` is what findings claimed in slots that the frames do not hold."""
+        self._before = before or {}
         self._book = book_for(policies.prices, policies.currency)
         self._frames, self._catalogue = frames, catalogue
         self._wanted = wanted_prices(policies.policies, (item.where for item in policies.exemptions))
@@ -56,12 +65,16 @@ class Accounts:
         prices = self._prices[resolution]
         if resolution not in self._assessors:
             self._assessors[resolution] = Assessor(world, prices, self._slots[resolution])
-        assessed = self._assessors[resolution].assess(row)
+        assessed = self._assessors[resolution].assess(row, self._before.get(finding, ()))
         if assessed is None:
             return None
         team = world.label_at(row.column.resource, "team", prices.frame.last)
         self._assessed[finding] = assessed, team if isinstance(team, str) and team else NO_TEAM
         return assessed.waste
+
+    def claims(self) -> dict[str, tuple[Claim, ...]]:
+        """What each finding has claimed so far."""
+        return {name: assessed.claims for name, (assessed, _) in self._assessed.items() if assessed.claims}
 
     def totals(self, findings: Iterable[Finding]) -> Totals:
         """What these findings lose together."""

@@ -8,15 +8,17 @@ included, and what follows the newest sight is not billed until the GPU is seen 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
 from stoploss.engine.costs.book import LIST_GB, ON_DEMAND, SPOT, NoPrice, Price
+from stoploss.engine.costs.past import Past, sums
 from stoploss.engine.costs.priced import UNIT_BYTES, Prices
 from stoploss.engine.costs.sights import Sights
+from stoploss.engine.costs.use import Accrual, Key, Stream
 from stoploss.engine.evaluation.columns import World, value_at
 from stoploss.engine.evaluation.kleene import Bools, Floats
 from stoploss.engine.history.frame import Frame
@@ -34,73 +36,40 @@ _SENT = {
 _MONTH_HOURS = MONTH / 3600.0
 
 
-@dataclass(frozen=True, slots=True)
-class Key:
-    """What tells one stream of cost from another.
+def accrue(
+    frame: Frame,
+    prices: Prices,
+    fixed_costs: Sequence[Mapping[str, Any]] = (),
+    past: Past | None = None,
+) -> Accrual:
+    """What was used in the slots of a frame.
 
-    Attributes:
-        job, team, experiment: who used it; None where nobody is known.
-        category: compute, storage, network, logs or database (hidden is a part of compute).
-        elasticity: elastic goes away with the use, fixed is paid anyway.
-        basis: allocated, measured or declared.
-        kind: price kind: on-demand, spot, committed or owned.
-        missing: why it has no price; None where it has one.
-        idle: the part of GPUs that did no work.
-        name: of a fixed cost, else empty.
+    Args:
+        frame: what was seen.
+        prices: of what was used.
+        fixed_costs: those of the policy set.
+        past: use in slots that the frame does not hold.
     """
-
-    job: str | None
-    team: str | None
-    experiment: str | None
-    category: str
-    elasticity: str
-    basis: str
-    kind: str = ON_DEMAND
-    missing: str | None = None
-    idle: bool = False
-    name: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Stream:
-    """Use per slot of a frame under one key: GPU-hours, and money (0 where the price is unknown)."""
-
-    key: Key
-    gpu_hours: Floats
-    money: Floats
-
-
-@dataclass(frozen=True, slots=True)
-class Accrual:
-    """All use in the slots of a frame.
-
-    Attributes:
-        known: job -> per slot, whether all that it holds had been seen.
-        begun: job -> the first slot (from the frame's first on) in which it held anything.
-    """
-
-    frame: Frame
-    world: World
-    streams: tuple[Stream, ...]
-    known: Mapping[str, Bools] = field(default_factory=dict)
-    begun: Mapping[str, int] = field(default_factory=dict)
-
-    @property
-    def slot_hours(self) -> float:
-        """Hours of a slot."""
-        return self.frame.resolution / 3600.0
-
-    @property
-    def jobs(self) -> tuple[str, ...]:
-        """Every job with any use, sorted."""
-        return tuple(sorted({s.key.job for s in self.streams if s.key.job is not None}))
-
-
-def accrue(frame: Frame, prices: Prices, fixed_costs: Sequence[Mapping[str, Any]] = ()) -> Accrual:
-    """What was used in the slots of a frame; `fixed_costs` are those of the policy set."""
     world = World()
     world.update(frame)
-    return _Accruer(frame, world, prices).run(fixed_costs)
+    found = _Accruer(frame, world, prices).run(fixed_costs)
+    return found if past is None else with_past(found, past)
+
+
+def with_past(accrual: Accrual, past: Past) -> Accrual:
+    """An accrual that knows what was used before."""
+    found = replace(accrual, past=past)
+    held, zeros = found.held, np.zeros(accrual.frame.slots)
+    streams = {stream.key: stream for stream in accrual.streams}
+    for key in past.days.keys() - streams.keys():
+        streams[key] = Stream(key, zeros, zeros)
+    every = []
+    for key, stream in streams.items():
+        hours, money = sums(past.days.get(key, ()))
+        hours -= float(stream.gpu_hours[:held].sum())
+        money -= float(stream.money[:held].sum())
+        every.append(replace(stream, before_hours=hours, before_money=money))
+    return replace(found, streams=tuple(every))
 
 
 class _Accruer:

@@ -16,9 +16,10 @@ from zoneinfo import ZoneInfo
 
 import numpy as np
 
-from stoploss.engine.costs.accrual import Accrual
 from stoploss.engine.costs.money import money
+from stoploss.engine.costs.past import Day, sums
 from stoploss.engine.costs.sights import Sights
+from stoploss.engine.costs.use import Accrual
 from stoploss.engine.evaluation.evaluator import Evaluator
 from stoploss.engine.evaluation.kleene import TRUE, Bools, Floats, Truths
 from stoploss.engine.history.frame import Frame
@@ -127,6 +128,7 @@ class _Spending:
     amount: Floats
     known: Bools
     missing: str | None
+    before: tuple[Day, ...] = ()
 
 
 class _Reckoner:
@@ -141,6 +143,7 @@ class _Reckoner:
         selected = self._selected(budget)
         spent: dict[str, Floats] = {}
         missing: dict[str, str] = {}
+        before: dict[str, list[Day]] = {}
         jobs: dict[str, set[str]] = {}
         for stream in self.accrual.streams:
             name, job = getattr(stream.key, budget.each), stream.key.job
@@ -148,8 +151,9 @@ class _Reckoner:
             if name is None or not counts.any():
                 continue
             amount = stream.money if in_money else stream.gpu_hours
+            before.setdefault(name, []).extend(self.accrual.past.days.get(stream.key, ()))
             spent[name] = spent.get(name, np.zeros(self.frame.slots)) + amount * counts
-            if stream.key.missing is not None and in_money and stream.gpu_hours.any():
+            if stream.key.missing is not None and in_money and stream.holds_gpus:
                 missing.setdefault(name, stream.key.missing)
             if job is not None:
                 jobs.setdefault(name, set()).add(job)
@@ -160,7 +164,8 @@ class _Reckoner:
             for job in jobs.get(name, ()):
                 known &= self.accrual.known.get(job, always)
             resource = ResourceId(budget.each, name)
-            found.append(_Spending(budget, resource, amount, known, missing.get(name)))
+            days = tuple(before.get(name, ()))
+            found.append(_Spending(budget, resource, amount, known, missing.get(name), days))
         return found
 
     def standing(self, spending: _Spending, *, alone: bool) -> Standing:
@@ -173,7 +178,7 @@ class _Reckoner:
         bounds = period_starts(budget.per, self.zone, begin, end)
         period = np.array([bisect_right(bounds, start) - 1 for start in self.starts.tolist()])
         opened = np.searchsorted(period, period)
-        spent = total[1:] - total[opened]
+        spent = total[1:] - total[opened] + self._before(spending, bounds, period, in_money=in_money)
         reported = self._reported(resource, limit, (spent, total, period)) if alone else None
         rate = self._rate(amount)
         until = np.array(bounds)[period + 1]
@@ -194,6 +199,22 @@ class _Reckoner:
             spending.missing,
             reported,
         )
+
+    def _before(self, spending: _Spending, bounds: list[float], period: Any, *, in_money: bool) -> Floats:
+        """Per slot, what was spent in its period in slots that are not in the sum over the frame."""
+        out, held = np.zeros(self.frame.slots), self.accrual.held
+        if not spending.before:
+            return out
+        place = ZoneInfo(self.zone)
+        for number in dict.fromkeys(period.tolist()):
+            mine, begin = period == number, bounds[number]
+            since = "" if np.isinf(begin) else f"{datetime.fromtimestamp(begin, place):%Y-%m-%d}"
+            until = bounds[number + 1]
+            end = "9999" if np.isinf(until) else f"{datetime.fromtimestamp(until, place):%Y-%m-%d}"
+            hours, spent = sums((day for day in spending.before if day.day < end), since)
+            counted = float(spending.amount[:held][mine[:held]].sum())
+            out[mine] = (spent if in_money else hours) - counted
+        return out
 
     def _reported(
         self, resource: ResourceId, limit: float, sums: tuple[Floats, Floats, Any]

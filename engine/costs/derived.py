@@ -17,8 +17,10 @@ from stoploss.engine.costs.budgets import Standing, changed, highest, outlook, s
 from stoploss.engine.costs.figures import Figures, Foreknown, figures_of
 from stoploss.engine.costs.goodput import classify
 from stoploss.engine.costs.money import money
+from stoploss.engine.costs.past import Past
 from stoploss.engine.costs.priced import Prices
 from stoploss.engine.costs.sights import Sights
+from stoploss.engine.costs.use import Accrual
 from stoploss.engine.evaluation.kleene import Floats
 from stoploss.engine.history.frame import VALID, Frame, Plane
 from stoploss.engine.model import ResourceId
@@ -31,24 +33,33 @@ Column = tuple[ResourceId, Floats]
 
 
 def prepared(
-    policies: PolicySet, frames: Callable[[float], Frame], catalogue: Catalogue
+    policies: PolicySet, frames: Callable[[float], Frame], catalogue: Catalogue, past: Past | None = None
 ) -> tuple[PolicySet, Callable[[float], Frame]]:
-    """Policies whose budget is pinned, and frames with the cost and budget signals that they name."""
+    """Policies whose budget is pinned, and frames with the cost and budget signals that they name.
+
+    `past` is what was used in slots that the frames do not hold.
+    """
     policies = replace(policies, policies=tuple(_pinned(policy) for policy in policies.policies))
     wanted = _wanted(policies.policies)
     if not wanted:
         return policies, frames
     book = book_for(policies.prices, policies.currency)
-    return policies, lambda resolution: with_costs(frames(resolution), policies, book, catalogue, wanted)
+
+    def with_planes(resolution: float) -> Frame:
+        frame = frames(resolution)
+        if not frame.slots:
+            return frame
+        accrual = accrue(frame, Prices(frame, book, catalogue), policies.fixed_costs, past)
+        return with_costs(accrual, policies, book, catalogue, wanted)
+
+    return policies, with_planes
 
 
 def with_costs(
-    frame: Frame, policies: PolicySet, book: Book, catalogue: Catalogue, wanted: Mapping[str, Signal]
+    accrual: Accrual, policies: PolicySet, book: Book, catalogue: Catalogue, wanted: Mapping[str, Signal]
 ) -> Frame:
     """The frame with planes of the wanted signals, for every resource of which nobody recorded them."""
-    if not frame.slots:
-        return frame
-    accrual = accrue(frame, Prices(frame, book, catalogue), policies.fixed_costs)
+    frame = accrual.frame
     found: dict[str, list[Column]] = {name: [] for name in wanted}
     remarks = dict(frame.remarks)
     if any(name.startswith("cost.") for name in wanted):
@@ -82,7 +93,7 @@ def _add_costs(
             continue
         values = reckon(figures)
         if np.isnan(values).all():
-            remarks[name, figures.resource] = WANTING.get(name, "not known yet")
+            remarks[name, figures.resource] = WANTING.get(name, "not known, or not any more")
         else:
             found[name].append((figures.resource, values))
 

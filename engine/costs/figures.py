@@ -10,9 +10,9 @@ from zoneinfo import ZoneInfo
 import numpy as np
 import numpy.typing as npt
 
-from stoploss.engine.costs.accrual import Accrual, Stream
 from stoploss.engine.costs.goodput import CLASSES, HIDDEN, UNKNOWN, USEFUL, JobGoodput, evaluations
 from stoploss.engine.costs.sights import Sights
+from stoploss.engine.costs.use import Accrual, Stream
 from stoploss.engine.evaluation.kleene import Bools, Floats
 from stoploss.engine.model import ResourceId
 
@@ -45,8 +45,9 @@ class Figures:
         return np.where(self.known, values, np.nan)
 
     def _spent(self) -> Floats:
-        """Money since the frame's start."""
-        return np.cumsum(sum((s.money for s in self.streams), np.zeros(len(self.known))))
+        """Money of all use ever."""
+        before = sum(s.before_money for s in self.streams)
+        return np.cumsum(sum((s.money for s in self.streams), np.zeros(len(self.known)))) + before
 
     def total(self) -> Floats:
         """Money of all categories."""
@@ -54,22 +55,30 @@ class Figures:
 
     def category(self, name: str) -> Floats:
         """Money of one category as accrued; what is hidden of compute still lies in it."""
-        parts = (s.money for s in self.streams if s.key.category == name)
-        return self._shown(np.cumsum(sum(parts, np.zeros(len(self.known)))))
+        mine = [s for s in self.streams if s.key.category == name]
+        total = np.cumsum(sum((s.money for s in mine), np.zeros(len(self.known))))
+        return self._shown(total + sum(s.before_money for s in mine))
 
     def hidden(self) -> Floats:
         """Money for computing that bought nothing."""
         return self.of_class(*(CLASSES[at] for at in HIDDEN))
 
     def of_class(self, *names: str) -> Floats:
-        """Money for computing of some goodput classes, as known in each slot."""
+        """Money for computing of some goodput classes, as known in each slot.
+
+        What was used in slots that are not held any more cannot be classed any more.
+        """
+        if any(stream.began_before for stream in self.streams):
+            return np.full(len(self.known), np.nan)
         rows = [CLASSES.index(name) for name in names]
         parts = (job.money[rows].sum(axis=0) for job in self.classed)
         return self._shown(sum(parts, np.zeros(len(self.known))))
 
     def gpu_hours(self) -> Floats:
         """GPU-hours allocated."""
-        return self._shown(np.cumsum(sum((s.gpu_hours for s in self.streams), np.zeros(len(self.known)))))
+        before = sum(s.before_hours for s in self.streams)
+        total = np.cumsum(sum((s.gpu_hours for s in self.streams), np.zeros(len(self.known))))
+        return self._shown(total + before)
 
     def useful_share(self) -> Floats:
         """Useful share of the paid GPU-hours, where most of them have a known class."""
@@ -173,7 +182,7 @@ def figures_of(accrual: Accrual, classes: Mapping[str, JobGoodput], sights: Sigh
         yield Figures(
             resource,
             known,
-            next((s.key.missing for s in streams if s.key.missing and s.gpu_hours.any()), None),
+            next((s.key.missing for s in streams if s.key.missing and s.holds_gpus), None),
             tuple(streams),
             tuple(classes[job] for job in sorted(jobs)),
             sights,

@@ -14,8 +14,8 @@ from itertools import pairwise
 import numpy as np
 import numpy.typing as npt
 
-from stoploss.engine.costs.accrual import Accrual, Key
 from stoploss.engine.costs.sights import Sights
+from stoploss.engine.costs.use import Accrual, Key
 from stoploss.engine.evaluation.kleene import Bools, Floats
 from stoploss.engine.model import ResourceId
 

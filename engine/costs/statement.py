@@ -7,11 +7,12 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from stoploss.engine.costs.accrual import Key, accrue
+from stoploss.engine.costs.accrual import accrue
 from stoploss.engine.costs.book import book_for
 from stoploss.engine.costs.budgets import Standing, standings
 from stoploss.engine.costs.goodput import CLASSES, Row, classify, rows
 from stoploss.engine.costs.priced import Prices
+from stoploss.engine.costs.use import Key
 from stoploss.engine.history.frame import Frame
 from stoploss.rules.catalogue import Catalogue
 from stoploss.rules.policy import PolicySet

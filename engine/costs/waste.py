@@ -70,15 +70,20 @@ class Assessor:
     def __init__(self, world: World, prices: Prices, slots: TrueSlots) -> None:
         self._world, self._prices, self._slots = world, prices, slots
         self._billing = Billing(world, prices)
+        self._before: tuple[Claim, ...] = ()
 
-    def assess(self, row: RowStatus) -> Assessment | None:
-        """What a row loses; None where its policy names no waste or it is in no episode."""
+    def assess(self, row: RowStatus, before: Sequence[Claim] = ()) -> Assessment | None:
+        """What a row loses; None where its policy names no waste or it is in no episode.
+
+        `before` is what it claimed in slots that the frame does not hold any more.
+        """
         policy, frame = row.policy, self._prices.frame
         if policy.waste is None or row.since is None:
             return None
         at = self._world.tables[policy.each].index[(row.column.resource, row.column.start)]
         true = self._slots.of(policy.name, at, frame.first, frame.slots)
         true[: max(0, row.since - frame.first)] = False
+        self._before = tuple(before)
         if policy.waste.dimension == SHARE:
             return self._share(row, true, policy.waste.value)
         return self._amount(row, true, policy.waste.value * 3600.0)
@@ -140,9 +145,11 @@ class Assessor:
                 yield frame.time_of(begin - 1), frame.time_of(until - 1)
 
     def _settled(self, row: RowStatus, true: Bools, claims: list[Claim], known: Waste) -> Assessment:
+        claims = [*self._before, *claims]
         parents = self._parents(claims)
         sums = total(settle(claims, parents))
-        seconds = int(true.sum()) * self._prices.frame.resolution
+        earlier = max((_seconds(claim) for claim in self._before), default=0.0)
+        seconds = int(true.sum()) * self._prices.frame.resolution + earlier
         how = known.how
         if row.column.resource.kind == "log":
             # A log's budget is thought of by the day, as retention and ingest bills are.
@@ -163,3 +170,7 @@ class Assessor:
                 parents[leaf] = whole
                 leaf, whole = whole, self._billing.parent(whole)
         return parents
+
+
+def _seconds(claim: Claim) -> float:
+    return sum(end - begin for begin, end in claim.spans)

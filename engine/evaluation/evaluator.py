@@ -133,6 +133,11 @@ class Evaluator:
         self.last: int | None = None
 
     @property
+    def longest(self) -> int:
+        """Slots of the longest window."""
+        return self._longest
+
+    @property
     def world(self) -> World:
         """The columns and relations seen so far."""
         return self._context.world

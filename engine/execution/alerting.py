@@ -6,16 +6,18 @@ a crash comes between a delivery and that transaction is it told once more, unde
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 from zoneinfo import ZoneInfo
 
 from stoploss.engine import alert_memory, alerts
 from stoploss.engine.alert_memory import Group, Wanted
 from stoploss.engine.execution.alert_store import load, save
-from stoploss.engine.execution.tidings import Tiding, tidings
+from stoploss.engine.execution.deeds import conditions_of
+from stoploss.engine.execution.tidings import TELLS, Tiding, tidings
+from stoploss.engine.execution.watch import Backfired
 from stoploss.engine.ledger import Ledger
 from stoploss.engine.ledger_schema import Entry, policy_hash
 from stoploss.engine.model import Notice
@@ -23,6 +25,7 @@ from stoploss.engine.planning.model import ALERT
 
 if TYPE_CHECKING:
     from stoploss.engine.audit import Audit
+    from stoploss.engine.findings import Finding
 
 WHO = "stoploss"
 
@@ -73,17 +76,22 @@ class Alerting:
         self._ledger, self._post, self._zone = ledger, post, zone
         self._memory = load(ledger)
 
-    def round(self, result: Audit) -> tuple[int, tuple[str, ...]]:
+    def round(self, result: Audit, backfired: Sequence[Backfired] = ()) -> tuple[int, tuple[str, ...]]:
         """Tell what is due; returns how many messages were delivered, and why others were not.
+
+        `backfired` are steps that made things dearer and stay.
 
         Not to be called while stoploss is paused: what is over then is told afterwards.
 
         Raises:
             StoreError: what was told could not be written down; no more is told then.
         """
-        things = tidings(result, self._post.recipient, self._zone)
+        things = tidings(result, self._post.recipient, self._zone, backfired)
         before, now = self._memory, self._post.now().timestamp()
-        memory, groups = alert_memory.step(before, [item.wanted for item in things.values()], now)
+        modes = {item.name: item.mode for item in result.policies}
+        names = {entry.wanted.policy for entry in before.entries.values()}
+        silent = {name for name in names if modes.get(name, result.mode) not in TELLS}
+        memory, groups = alert_memory.step(before, [item.wanted for item in things.values()], now, silent)
         with self._ledger.writing() as connection:
             save(connection, before, memory)
         self._memory = memory
@@ -140,9 +148,21 @@ def _intent(item: Tiding, at: datetime) -> Entry:
         resource=decision.resource,
         action=ALERT,
         target=item.wanted.recipient,
-        evidence={"step": decision.step, "recipients": item.recipients},
+        why=policy.summary or None,
+        evidence={
+            "step": decision.step,
+            "recipients": item.recipients,
+            "receiver": item.wanted.receiver,
+            **({} if item.finding is None else _about(item.finding)),
+        },
         who=WHO,
     )
+
+
+def _about(finding: Finding) -> dict[str, Any]:
+    """What a line keeps of a finding, to explain it later."""
+    order = {"since": finding.since.timestamp(), "labels": dict(finding.labels)}
+    return {"conditions": conditions_of(finding), "order": order}
 
 
 def _result(intent: Entry, how: Delivered, at: datetime) -> Entry:

@@ -8,10 +8,12 @@ from datetime import datetime
 from zoneinfo import ZoneInfo
 
 from stoploss.engine.audit import Audit, audit
+from stoploss.engine.carry import Carry
 from stoploss.engine.execution.alerting import Alerting, Delivered, Post
 from stoploss.engine.execution.executor import Executor, Hands, Round, decision_line
 from stoploss.engine.execution.reconcile import reconcile
 from stoploss.engine.execution.standing import standing_of
+from stoploss.engine.execution.watch import Watch
 from stoploss.engine.history.frame import Frame
 from stoploss.engine.history.store_errors import StoreError
 from stoploss.engine.ledger import Ledger
@@ -37,6 +39,7 @@ class Tools:
         deliver, recipient: how people are reached (see `Post`).
         now: the present instant.
         submit: runs a piece of work, at once or beside others.
+        carry: the end of an audit of slots before those of the frames, if there is one.
     """
 
     frames: Callable[[float], Frame]
@@ -47,6 +50,7 @@ class Tools:
     recipient: Callable[[str, Mapping[str, str]], str]
     now: Callable[[], datetime]
     submit: Callable[[Callable[[], None]], object] = lambda work: work()
+    carry: Callable[[], Carry | None] = lambda: None
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +84,7 @@ class Cycle:
         self.executor = Executor(ledger, hands)
         post = Post(tools.deliver, tools.recipient, tools.now)
         self._alerting = Alerting(ledger, post, ZoneInfo(policies.settings.timezone))
+        self._watch = Watch(ledger, self.executor.take_back, tools.now)
         self._said: dict[StepKey, str] = {}
 
     def reconcile(self) -> tuple[Entry, ...]:
@@ -98,9 +103,21 @@ class Cycle:
             now, running = self._tools.now(), self.executor.running
             found = standing_of(self._ledger, findings, now=now, running=running)
             # Exemptions that cannot be read stop what destroys, as any of them may protect.
-            return found if unread is None else replace(found, unreadable=unread)
+            found = found if unread is None else replace(found, unreadable=unread)
+            return replace(found, clock=ahead[0]) if ahead else found
 
-        return audit(policies, self._tools.frames, self._catalogue, now=self._tools.now(), standing=stands)
+        def frames(resolution: float) -> Frame:
+            frame = self._tools.frames(resolution)
+            begun = frame.time_of(frame.last) - frame.resolution
+            if frame.slots and begun > self._tools.now().timestamp():
+                # What is seen now is filed under times that were seen before, and decides nothing.
+                ahead.append("the clock was put back: the newest look lies in the future")
+            return frame
+
+        ahead: list[str] = []
+
+        now, carry = self._tools.now(), self._tools.carry()
+        return audit(policies, frames, self._catalogue, now=now, standing=stands, carry=carry)
 
     def step(self) -> Cycled:
         """Evaluate, tell, and carry out what is due.
@@ -112,7 +129,11 @@ class Cycle:
         if People(self._ledger).paused() is not None:
             self._record(result)
             return Cycled(result, Round())
-        sent, problems = self._alerting.round(result)
+        backfired, taken_back = self._watch.look(result)
+        if taken_back:
+            # What was planned for its resource is not so any more.
+            result = self.plan()
+        sent, problems = self._alerting.round(result, backfired)
         did = self.executor.round(result)
         self._record(result)
         return Cycled(result, did, sent, problems)

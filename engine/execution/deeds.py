@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from stoploss.engine.ledger import Ledger
 from stoploss.engine.ledger_schema import Entry
 from stoploss.engine.model import Found, Order, Outcome
 from stoploss.engine.planning.model import ALERT, StepKey
+
+if TYPE_CHECKING:
+    from stoploss.engine.findings import Finding
 
 WAITS = (timedelta(minutes=5), timedelta(minutes=15), timedelta(hours=1), timedelta(hours=4))
 """How long after a failure a step is tried again: after the first, the second, …; then not any more."""
@@ -28,7 +31,8 @@ class Deed:
         result: what came of it; None while it is open.
         tries: how often it was begun.
         undone: the line by which it was taken back, else None.
-        told: of an alert, whom it reached, and when the last of them was reached first.
+        told: of an alert, whom it reached, and when first; whoever was told that it is over is not told.
+        receivers: the same by the names of receivers, and whom each of them meant.
     """
 
     key: StepKey
@@ -37,6 +41,7 @@ class Deed:
     tries: int = 1
     undone: Entry | None = None
     told: Mapping[str, datetime] = field(default_factory=dict)
+    receivers: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def done(self) -> bool:
@@ -79,14 +84,19 @@ def deeds(ledger: Ledger, findings: Iterable[str]) -> dict[StepKey, Deed]:
     """
     found: dict[StepKey, Deed] = {}
     by_line: dict[int, StepKey] = {}
-    for entry in ledger.entries(kinds=("intent", "result"), episodes=tuple(findings)):
+    for entry in ledger.entries(kinds=("intent", "result", "note"), episodes=tuple(findings)):
+        if entry.kind == "note":
+            found |= {
+                key: replace(deed, told={who: at for who, at in deed.told.items() if who != entry.target})
+                for key, deed in found.items()
+                if entry.action == ALERT and key[0] == entry.episode
+            }
+            continue
         if entry.kind == "intent":
             key = entry.episode or "", int((entry.evidence or {}).get("step", 0))
             by_line[entry.seq or 0] = key
             if entry.action != UNDO:
-                before = found.get(key)
-                tries, told = (before.tries + 1, before.told) if before else (1, {})
-                found[key] = Deed(key, entry, tries=tries, told=told)
+                found[key] = _begun(found.get(key), key, entry)
             continue
         key = by_line.get(entry.intent or 0, ("", 0))
         deed = found.get(key)
@@ -101,6 +111,14 @@ def deeds(ledger: Ledger, findings: Iterable[str]) -> dict[StepKey, Deed]:
             newest = deed.intent.seq == entry.intent
             found[key] = replace(deed, result=entry if newest else deed.result, told=told)
     return found
+
+
+def _begun(before: Deed | None, key: StepKey, intent: Entry) -> Deed:
+    """A step that is begun, once more where it is the same action as before."""
+    whom = {str((intent.evidence or {}).get("receiver")): intent.target or ""}
+    if before is None or before.intent.action != intent.action:
+        return Deed(key, intent, receivers=whom)
+    return Deed(key, intent, tries=before.tries + 1, told=before.told, receivers={**before.receivers, **whom})
 
 
 def intent_evidence(step: int, order: Order, found: Found, conditions: Iterable[Mapping[str, Any]]) -> Any:
@@ -122,6 +140,14 @@ def intent_evidence(step: int, order: Order, found: Found, conditions: Iterable[
         },
         "conditions": list(conditions),
     }
+
+
+def conditions_of(finding: Finding) -> list[dict[str, Any]]:
+    """The evidence of a finding as JSON values."""
+    return [
+        {"condition": item.condition, "value": item.value, "unit": item.unit, "note": item.note}
+        for item in finding.evidence
+    ]
 
 
 def order_of(intent: Entry) -> tuple[Order, Found] | None:

@@ -14,7 +14,9 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from stoploss.engine.canonical import canonical, named
-from stoploss.engine.execution.deeds import Deed, deeds, intent_evidence, result_of
+from stoploss.engine.execution.deeds import Deed, conditions_of, deeds, intent_evidence, result_of
+from stoploss.engine.execution.undoing import undo
+from stoploss.engine.execution.watch_pace import said
 from stoploss.engine.ledger import Ledger
 from stoploss.engine.ledger_schema import Entry, policy_hash
 from stoploss.engine.model import Action, Order, Outcome, Refused, ResourceId
@@ -26,6 +28,7 @@ from stoploss.rules.policy import Policy, Step
 if TYPE_CHECKING:
     from stoploss.engine.audit import Audit
     from stoploss.engine.findings import Finding
+    from stoploss.engine.planning.pace import Pace
 
 WHO = "stoploss"
 
@@ -128,9 +131,31 @@ class Executor:
                 if decision.resource in self._busy:
                     continue
                 self._busy[decision.resource] = (decision.finding or "", decision.step)
-            task = _Task(decision, _policy(result, decision), findings[decision.finding or ""], done)
+            policy, pace = _policy(result, decision), result.paces.get(decision.resource)
+            task = _Task(decision, policy, findings[decision.finding or ""], done, pace)
             self._hands.submit(lambda task=task: self._run(task, out))  # type: ignore[misc]
         return out
+
+    def take_back(self, intent: Entry, reason: str) -> bool:
+        """Take a step back that was done; False where its resource is acted on at this moment.
+
+        Raises:
+            StoreError: the ledger cannot be written.
+        """
+        assert intent.resource is not None, "only what was done to something is taken back"
+        with self._lock:
+            if intent.resource in self._busy:
+                return False
+            self._busy[intent.resource] = (intent.episode or "", int(intent.evidence["step"]))
+        self._hands.submit(lambda: self._undo(intent, reason))
+        return True
+
+    def _undo(self, intent: Entry, reason: str) -> None:
+        try:
+            undo(self._ledger, intent, self.action, who=WHO, reason=reason, now=self._hands.now)
+        finally:
+            with self._lock:
+                self._busy.pop(intent.resource or ResourceId("", ""), None)
 
     def _due(self, result: Audit) -> list[Decision]:
         """At most one step of each resource: the first that is due, with all before it done."""
@@ -187,10 +212,10 @@ class Executor:
             found = action.find(order)
         except Refused as error:
             outcome = Outcome("skipped" if error.gone else "failed", error.words, retry=True)
-            intent = self._intent(task, {"step": decision.step, "conditions": task.conditions()})
+            intent = self._intent(task, {"step": decision.step, "conditions": conditions_of(task.finding)})
             self._ledger.append(result_of(intent, outcome, at=self._hands.now()))
             return outcome
-        evidence = intent_evidence(decision.step, order, found, task.conditions())
+        evidence = intent_evidence(decision.step, order, found, conditions_of(task.finding)) | task.paced()
         intent = self._intent(task, evidence)
         try:
             outcome = action.act(order, found)
@@ -245,6 +270,11 @@ class _Task:
     policy: Policy
     finding: Finding
     deeds: Mapping[StepKey, Deed]
+    pace: Pace | None = None
+
+    def paced(self) -> dict[str, Any]:
+        """The pace of its job before it, where what it saves is watched."""
+        return {} if self.pace is None else {"pace": said(self.pace)}
 
     def order(self) -> Order:
         """What the action is told."""
@@ -265,13 +295,6 @@ class _Task:
             self.finding.since.timestamp(),
             saved,
         )
-
-    def conditions(self) -> list[dict[str, Any]]:
-        """The evidence of the finding as JSON."""
-        return [
-            {"condition": item.condition, "value": item.value, "unit": item.unit, "note": item.note}
-            for item in self.finding.evidence
-        ]
 
     def why(self) -> str:
         """Why it is done, for people."""
@@ -313,6 +336,7 @@ def decision_line(decision: Decision, policy: Policy, *, at: datetime, verdict: 
         why=why,
         evidence={"step": decision.step},
         promised=decision.saves_per_hour,
+        currency=decision.currency,
     )
 
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from datetime import datetime
 
 from stoploss.engine.execution.deeds import Deed, deeds
+from stoploss.engine.execution.watching import with_watched
 from stoploss.engine.history.store_errors import StoreError
 from stoploss.engine.ledger import Ledger
 from stoploss.engine.people import People
@@ -33,6 +34,7 @@ def standing_of(
             for keep in people.keeps(now=now)
         }
         found = deeds(ledger, findings)
+        watched = with_watched(Standing(), ledger, now=now)
     except StoreError as error:
         return Standing(unreadable=str(error), paused="the state cannot be read")
     return Standing(
@@ -56,8 +58,16 @@ def standing_of(
             and deed.result
             and deed.result.verdict == "failed"
         },
+        told={
+            key: {name: deed.told[who] for name, who in deed.receivers.items() if who in deed.told}
+            for key, deed in found.items()
+            if deed.intent.action == ALERT and "receiver" in (deed.intent.evidence or {})
+        },
+        actions={key: deed.intent.action or "" for key, deed in found.items()},
         running=running,
         saved={key[0]: deed.saved for key, deed in found.items() if deed.saved is not None},
+        watched=watched.watched,
+        backfired=watched.backfired,
     )
 
 

@@ -1,8 +1,11 @@
-"""What there is to tell of an audit, and to whom: findings, incidents, failures, questions, storms."""
+"""What there is to tell of an audit, and to whom: findings, incidents, failures, questions, storms.
+
+And of steps that were done: those that made things dearer.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
@@ -10,6 +13,7 @@ from zoneinfo import ZoneInfo
 
 from stoploss.engine import alerts
 from stoploss.engine.alert_memory import Wanted
+from stoploss.engine.execution.watch import Backfired
 from stoploss.engine.incidents import UNDECIDED
 from stoploss.engine.model import Notice
 from stoploss.engine.planning.model import ALERT, Decision
@@ -17,6 +21,7 @@ from stoploss.rules.policy import Policy, Step
 
 if TYPE_CHECKING:
     from stoploss.engine.audit import Audit
+    from stoploss.engine.findings import Finding
 
 TELLS = ("warn", "enforce")
 """Modes in which people are told."""
@@ -32,6 +37,7 @@ class Tiding:
         notice: makes the text, which is needed only where it is told now.
         decision, policy: the alert step that it is, of a finding; None for what no step is about.
         recipients: how many the step tells in all.
+        finding: what it tells of.
     """
 
     wanted: Wanted
@@ -39,6 +45,7 @@ class Tiding:
     decision: Decision | None = None
     policy: Policy | None = None
     recipients: int = 1
+    finding: Finding | None = None
 
 
 class Tidings:
@@ -98,7 +105,8 @@ class Tidings:
         receivers = step.to or (policy.contact or LOG,)
         for receiver in receivers:
             wanted = self._wanted(name, receiver, labels, decision)
-            yield Tiding(wanted, notice, decision, policy, len(receivers))
+            found = self._findings.get(decision.finding or "")
+            yield Tiding(wanted, notice, decision, policy, len(receivers), found)
 
     def _failure(self, decision: Decision, policy: Policy, step: Step) -> Iterator[Tiding]:
         """That a step has failed, and what waits for it."""
@@ -164,6 +172,32 @@ class Tidings:
                 )
                 yield Tiding(wanted, partial(alerts.storm, self._result.freeze, at=self._result.at))
 
+    def backfired(self, items: Iterable[Backfired]) -> Iterator[Tiding]:
+        """Steps that made things dearer and stay, to those whom their policy tells."""
+        for item in items:
+            intent = item.intent
+            policy = self._policies.get(intent.policy or "")
+            if (policy.mode if policy is not None else self._result.mode) not in TELLS:
+                continue
+            severity = policy.severity if policy is not None else "medium"
+            labels = {str(k): str(v) for k, v in intent.evidence["order"]["labels"].items()}
+            for receiver in _told_by(policy):
+                wanted = Wanted(
+                    f"backfired:{intent.seq}",
+                    self._recipient(receiver, labels),
+                    intent.policy or "",
+                    # Not the finding's own: that may be over, and is another thing to be told of.
+                    f"{intent.action} of {intent.resource}",
+                    None,
+                    receiver,
+                    labels,
+                    severity,
+                )
+                notice = partial(
+                    alerts.backfired, intent, (item.words, item.why), severity, at=self._result.at
+                )
+                yield Tiding(wanted, notice)
+
     def _wanted(self, name: str, receiver: str, labels: Mapping[str, str], decision: Decision) -> Wanted:
         policy = self._policies[decision.policy]
         step = policy.step(decision.step)
@@ -180,9 +214,23 @@ class Tidings:
         )
 
 
+def _told_by(policy: Policy | None) -> tuple[str, ...]:
+    """Whom a policy tells: its contact, else all whom its alerts tell."""
+    if policy is None:
+        return (LOG,)
+    if policy.contact is not None:
+        return (policy.contact,)
+    told = [name for step in policy.steps if step.action == ALERT for name in step.to]
+    return tuple(dict.fromkeys(told)) or (LOG,)
+
+
 def tidings(
-    result: Audit, recipient: Callable[[str, Mapping[str, str]], str], zone: ZoneInfo
+    result: Audit,
+    recipient: Callable[[str, Mapping[str, str]], str],
+    zone: ZoneInfo,
+    backfired: Sequence[Backfired] = (),
 ) -> dict[tuple[str, str], Tiding]:
     """What there is to tell, by what it is about and who is told."""
-    found: Iterable[Tiding] = Tidings(result, recipient, zone).all()
-    return {(item.wanted.finding, item.wanted.recipient): item for item in found}
+    found = Tidings(result, recipient, zone)
+    items: Iterable[Tiding] = (*found.all(), *found.backfired(backfired))
+    return {(item.wanted.finding, item.wanted.recipient): item for item in items}

@@ -34,7 +34,8 @@ def undoable(ledger: Ledger, name: str) -> Entry:
         for entry in entries
         if entry.action == UNDO and entry.kind == "intent" and _done(results.get(entry.seq))
     }
-    whys = ["it is a notice, which cannot be taken back"]
+    own = any(entry.action == UNDO for entry in meant)
+    whys = ["it is a taking back itself" if own else "it is a notice, which cannot be taken back"]
     for entry in reversed(entries):
         if entry.kind != "intent" or entry.seq not in numbers or entry.action in ("alert", UNDO):
             continue

@@ -200,7 +200,9 @@ def _absences(
     gone: dict[int, list[float]] = {}
     numbers = {resource: index for index, resource in enumerate(material.resources)} if extras.gone else {}
     for resource, time in extras.gone:
-        gone.setdefault(numbers[resource], []).append(time)
+        # One whose samples were forgotten has its absence in what was made of them before.
+        if resource in numbers:
+            gone.setdefault(numbers[resource], []).append(time)
     if PRESENT in material.readings:
         readings, members = material.readings[PRESENT], material.members[PRESENT]
         zeros = np.flatnonzero((readings.status == VALID) & (readings.values == 0))

@@ -32,7 +32,7 @@ class SampleBuffer:
                 median gap is taken.
         """
         self._catalogue = catalogue
-        self._every = dict(every or {})
+        self.every = dict(every or {})
         self._rows = Rows()
         self._times, self._values, self._intervals = array("d"), array("d"), array("d")
         self._series, self._states, self._sets = array("i"), array("i"), array("i")
@@ -65,7 +65,7 @@ class SampleBuffer:
             self._values.append(value)
             self._states.append(state)
             self._sets.append(rows.label_set(sample.labels.items()) if sample.labels else -1)
-            self._intervals.append(self._every.get(collector, math.nan))
+            self._intervals.append(self.every.get(collector, math.nan))
         if slot_time <= self._sealed:
             self._late += len(look.samples)
         self._absent -= seen
@@ -78,6 +78,28 @@ class SampleBuffer:
     def add_failure(self, collector: str, time: float, reason: str) -> None:
         """Note that a collector's look at `time` (seconds since the epoch) failed, and why."""
         self._looks.setdefault(collector, []).append(LookEvent(time, reason or "failed"))
+
+    @property
+    def resources(self) -> tuple[ResourceId, ...]:
+        """Everything of which a sample was ever taken."""
+        return tuple(self._rows.resources)
+
+    def forget(self, before: float) -> None:
+        """Forget samples and looks before an instant, in seconds since the epoch.
+
+        What is left begins anew there: the first sample of a counter gains nothing, and a resource is as old
+        as its first sample that is left. To be called with an instant that nothing open goes back to.
+        """
+        keep = [at for at, time in enumerate(self._times) if time >= before]
+        for name in ("_times", "_values", "_intervals", "_series", "_states", "_sets"):
+            column: array[float] = getattr(self, name)
+            setattr(self, name, array(column.typecode, (column[at] for at in keep)))
+        self._looks = {
+            name: left
+            for name, looks in self._looks.items()
+            if (left := [x for x in looks if x.time >= before])
+        }
+        self._gone = [(resource, time) for resource, time in self._gone if time >= before]
 
     def frame(self, resolution: float, until: float | None = None) -> Frame:
         """The slots that ended by `until` (default: through the newest look).
@@ -98,7 +120,7 @@ class SampleBuffer:
         extras = Extras(
             {name: tuple(looks) for name, looks in self._looks.items()},
             tuple(self._gone),
-            self._every,
+            self.every,
             self._late,
         )
         frame = assemble(build(self._rows, [block], ordered=False), extras, resolution, until)

@@ -7,10 +7,11 @@ the policy gives.
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 
-from stoploss.engine.planning.model import Answer, Candidate, Draft, Situation
+from stoploss.engine.planning.model import ALERT, Answer, Candidate, Draft, Situation, Standing, StepKey
 from stoploss.engine.planning.schedule import quiet_until
 from stoploss.rules.policy import ANSWER, Step
 
@@ -19,13 +20,12 @@ def drafts(candidate: Candidate, situation: Situation) -> list[Draft]:
     """The steps of a finding in order, each with when it is due; None while the clock stands."""
     found: list[Draft] = []
     before: datetime | None = situation.at
-    after = 0.0
     for number, step in enumerate(candidate.policy.steps, 1):
         draft = _draft(candidate, number, step, situation)
         if not draft.done:
             natural = due = _natural(candidate, step.after, situation.at)
             if found and before is not None and natural is not None:
-                due = max(natural, before + timedelta(seconds=max(0.0, step.after - after)))
+                due = max(natural, *_distances(found, step))
             draft = replace(draft, due=due)
             if draft.alert:
                 due, notes = _loud(candidate, due, situation)
@@ -33,17 +33,34 @@ def drafts(candidate: Candidate, situation: Situation) -> list[Draft]:
             elif before is None:
                 draft = replace(draft, due=None)
         found.append(draft)
-        before, after = draft.due, step.after
+        before = draft.due
     return [*found, *_answers(candidate, found, situation)]
+
+
+def _distances(found: Sequence[Draft], step: Step) -> Iterator[datetime]:
+    """When a step is due by its distance to each before it: an alert may come after what follows it."""
+    for item in found:
+        if item.due is not None:
+            yield item.due + timedelta(seconds=max(0.0, step.after - item.step.after))
 
 
 def _draft(candidate: Candidate, number: int, step: Step, situation: Situation) -> Draft:
     """A step with what has become of it so far; its `due` is when it was done."""
-    key = candidate.finding or "", number
-    done = situation.standing.done.get(key)
-    return Draft(
-        candidate, number, step, done, done=done is not None, failed=situation.standing.failed.get(key)
-    )
+    key, standing = (candidate.finding or "", number), situation.standing
+    if standing.actions.get(key, step.action) != step.action:
+        # The policy was edited since: what was done under this number was another step.
+        return Draft(candidate, number, step, None)
+    done = _done(candidate, key, step, standing)
+    return Draft(candidate, number, step, done, done=done is not None, failed=standing.failed.get(key))
+
+
+def _done(candidate: Candidate, key: StepKey, step: Step, standing: Standing) -> datetime | None:
+    """When a step was done; an alert: when the last of those whom it tells by now was reached."""
+    told = standing.told.get(key)
+    if step.action != ALERT or told is None:
+        return standing.done.get(key)
+    whom = step.to or (candidate.policy.contact or "log",)
+    return max(told[name] for name in whom) if told.keys() >= set(whom) else None
 
 
 def _answers(candidate: Candidate, found: list[Draft], situation: Situation) -> list[Draft]:

@@ -115,6 +115,8 @@ def _waiting(draft: Draft, situation: Situation) -> Iterator[str]:
         yield "waits for a verified snapshot"
     if situation.freeze is not None:
         yield situation.freeze
+    if situation.standing.clock is not None:
+        yield situation.standing.clock
 
 
 def _approval(draft: Draft, situation: Situation) -> Draft:

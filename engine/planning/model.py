@@ -27,6 +27,8 @@ STRENGTHS = (
     "terminate",
 )
 """Actions from the weakest to the strongest."""
+WATCHED = frozenset({"downscale", "tier", "retain"})
+"""Actions after which it is looked whether they save anything."""
 APPROVAL_VALID = timedelta(hours=24)
 
 
@@ -90,7 +92,7 @@ class Candidate:
         finding: its id; None for a policy that is unknown and says `on-unknown: alert`.
         true_seconds: true time since it fired.
         running: whether that time goes on now; it stands while unknown and while held.
-        saves_per_hour: what its steps would save; None is unknown.
+        saves_per_hour: what its steps would save, in `currency`; None is unknown.
     """
 
     finding: str | None
@@ -100,10 +102,28 @@ class Candidate:
     true_seconds: float = 0.0
     running: bool = True
     saves_per_hour: float | None = None
+    currency: str | None = None
 
 
 StepKey = tuple[str, int]
 """A finding, and the number of one of its steps."""
+
+
+@dataclass(frozen=True, slots=True)
+class Watched:
+    """A step that was done, and may cost more than it saves.
+
+    Attributes:
+        resource, policy: what was acted on, and by whom.
+        job: whose money per step is watched; None where none is known.
+        since, until: when it was done, and until when it is watched.
+    """
+
+    resource: ResourceId
+    policy: str
+    job: str | None
+    since: datetime
+    until: datetime
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,8 +139,13 @@ class Standing:
         done: when a step was done, an alert: delivered.
         failed: why a step has failed and is not tried again now.
         undelivered: why an alert did not reach all whom it tells.
+        told: of an alert, when each receiver was reached; where it is not known by receiver, `done` counts.
+        actions: of which action it was that something is known under the number of a step.
         running: steps that are being carried out.
+        clock: why the newest look is not of this moment; None where it is.
         saved: finding -> path of the checkpoint that one of its steps has had verified.
+        watched: what was acted on -> the newest step whose saving is watched.
+        backfired: what was acted on, and the action -> how it made things dearer.
     """
 
     approved: frozenset[str] = frozenset()
@@ -131,8 +156,13 @@ class Standing:
     done: Mapping[StepKey, datetime] = field(default_factory=dict)
     failed: Mapping[StepKey, str] = field(default_factory=dict)
     undelivered: Mapping[StepKey, str] = field(default_factory=dict)
+    told: Mapping[StepKey, Mapping[str, datetime]] = field(default_factory=dict)
+    actions: Mapping[StepKey, str] = field(default_factory=dict)
+    clock: str | None = None
     running: frozenset[StepKey] = frozenset()
     saved: Mapping[str, str | None] = field(default_factory=dict)
+    watched: Mapping[ResourceId, Watched] = field(default_factory=dict)
+    backfired: Mapping[tuple[ResourceId, str], str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,6 +217,7 @@ class Decision:
         saves_per_hour: money per hour; None is unknown, or it saves nothing by itself.
         request: what to ask a person, where that is all it waits for or part of it.
         ask_now: the question is to be put: a person's word is all that it waits for.
+        currency: of what it saves.
     """
 
     id: str
@@ -204,6 +235,7 @@ class Decision:
     saves_per_hour: float | None = None
     request: Request | None = None
     ask_now: bool = False
+    currency: str | None = None
 
     @property
     def why(self) -> str:
@@ -328,6 +360,7 @@ def decided(draft: Draft, policies: tuple[str, ...], at: datetime) -> Decision:
         found.saves_per_hour if draft.step.destructive else None,
         request,
         request is not None and draft.asks == len(draft.held) and _time_to_ask(draft, at),
+        found.currency,
     )
 
 

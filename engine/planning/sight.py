@@ -61,7 +61,7 @@ class Sight:
         exempt, unreadable = self.exempt(row, finding)
         kept, gone = self._kept(row, job)
         return Facts(
-            protected=self._protected(column),
+            protected=self.protected(column),
             exempt=exempt,
             unreadable=unreadable,
             stale=_stale(row, finding),
@@ -95,7 +95,7 @@ class Sight:
             return None, "whether it is exempt cannot be read"
         return f"exempt through {exemption.expires}: {exemption.reason}", None
 
-    def _protected(self, column: Column) -> str | None:
+    def protected(self, column: Column) -> str | None:
         """Protected itself, or through what it holds: a host that runs a protected job."""
         slot, kind = self.explainer.frame.last, column.resource.kind
         below = kind != "gpu" and path("gpu", kind) is not None

@@ -71,15 +71,19 @@ class Known:
         """What the checkpoint at a path lacks to be complete, in words; None where it lacks nothing."""
         from stoploss.collectors.checkpoint_census import Census
         from stoploss.collectors.checkpoint_jobs import lacking
-        from stoploss.collectors.walking import Walk
+        from stoploss.collectors.walking import Walk, words_of
 
         census = Census()
         # Twice: a size that stands still is told by a second look only.
         for _ in range(2):
             census = Census(before=census.found)
             walk = Walk(os.path.dirname(path), census)
-            walk.advance(lambda: False)
-            walk.close()
+            try:
+                walk.advance(lambda: False)
+            except OSError as error:
+                return f"it cannot be looked at: {words_of(error)}"
+            finally:
+                walk.close()
         return lacking(census, clock.now().timestamp()).get(path, "it is no checkpoint")
 
     def domain(self, path: str) -> str | None:

@@ -115,6 +115,19 @@ def name_of(pid: int) -> str:
     return f"n1/{pid}@{seen.start}"
 
 
+def test_the_processes_of_a_slurm_job_are_told_by_its_id(start: Start, job: str) -> None:
+    """Also those of one task of an array, which is named by the array; not those of another job."""
+    array = {"SLURM_JOB_ID": "987654322", "SLURM_ARRAY_JOB_ID": "987654320", "SLURM_ARRAY_TASK_ID": "2"}
+    plain = start(SLEEPER, SLURM_JOB_ID="987654321", STOPLOSS_JOB=job)
+    task = start(SLEEPER, **array, STOPLOSS_JOB=job)
+    assert [line(plain), line(task)] == ["ready", "ready"]
+    tree = process_tree.look()
+
+    assert [seen.pid for seen in tree.of_slurm("987654321")] == [plain.pid]
+    assert [seen.pid for seen in tree.of_slurm("987654320_2")] == [task.pid]
+    assert tree.of_slurm("987654322") == ()
+
+
 def test_a_job_ends_with_all_that_it_started(start: Start, job: str) -> None:
     """The leader, a child with the job's name and one that lost it end by SIGTERM, well within the grace."""
     leader = start(FAMILY)

@@ -222,6 +222,16 @@ def test_a_gpu_without_a_job_is_a_process_alone(start: Start, tmp_path: Path) ->
     assert (jobs, of(look, "job")) == ({None}, {})
 
 
+def test_what_a_slurm_job_does_not_say_others_may(start: Start, tmp_path: Path) -> None:
+    """Of a job that Slurm names nothing is said to be absent, which the collector `slurm` may know."""
+    line(start(TRAINING, SLURM_JOB_ID=JOB, STOPLOSS_STAGE="dev"))
+    look = own(collector(tmp_path).look(BEGUN))
+    [told] = {tuple((item.labels or {}).items()) for item in look.samples if item.resource.kind == "job"}
+
+    assert {"stage": "dev", "scheduler": "slurm", "slurm_job": JOB}.items() <= dict(told).items()
+    assert {"class", "team"}.isdisjoint(dict(told))
+
+
 def test_a_process_that_ends_is_gone(start: Start, tmp_path: Path) -> None:
     """What was seen before and lives no more is told as gone, although no whole list is claimed."""
     busy = start(BUSY, STOPLOSS_JOB=JOB)

@@ -193,6 +193,27 @@ def test_only_named_partitions_are_told(commands: Commands) -> None:
     assert sorted(jobs(collector(accounting=False, partitions=["train"]).look(AT))) == ["1", "3"]
 
 
+def test_partitions_say_the_class_of_their_jobs(commands: Commands) -> None:
+    """With `classes` a job has the class of its partition, where that is named and its partitions agree."""
+    places = ("train", "debug", "other", "train,debug", "train,long", "train,other", "")
+    commands.queue(*(job(number, "PENDING", partition=name) for number, name in enumerate(places, 1)))
+    look = collector(
+        accounting=False, classes={"train": "train", "long": "train", "debug": "interactive"}
+    ).look(AT)
+
+    told = {number: labels(look, str(number)).get("class", "not told") for number in range(1, 8)}
+    assert told == {
+        1: "train",
+        2: "interactive",
+        3: "not told",
+        4: "not told",
+        5: "train",
+        6: "not told",
+        7: "not told",
+    }
+    assert "class" not in labels(collector(accounting=False).look(AT), "1")
+
+
 def test_every_signal_is_told_of_every_job(commands: Commands) -> None:
     """Each job has each signal of the collector, whatever its state."""
     commands.queue(*(job(number, state) for number, state in enumerate(slurm.texts.STATES, 1)))

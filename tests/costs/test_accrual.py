@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.frames import PRICE, accrual_of, busy, frame_of, of_job
 
-from stoploss.engine.costs.accrual import Accrual
+from stoploss.engine.costs.use import Accrual
 from stoploss.rules.units import parse_quantity
 
 GIB = 2**30

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-from stoploss.engine.costs.accrual import Accrual, accrue
+from stoploss.engine.costs.accrual import accrue
 from stoploss.engine.costs.book import book_for
 from stoploss.engine.costs.priced import Prices
+from stoploss.engine.costs.use import Accrual
 from stoploss.engine.history.frame import Frame
 from stoploss.engine.history.samples import SampleBuffer
 from stoploss.engine.model import Look, ResourceId, Sample

@@ -26,6 +26,9 @@ from stoploss.rules.loader import load
 BEGIN = datetime(2026, 12, 1, 14, tzinfo=UTC).timestamp()
 MINUTE = 60.0
 
+PLACES = {"snapshot": "saved", "terminate": "ended", "downscale": "smaller"}
+"""Folder in which an action leaves the file of a job."""
+
 CHAIN = """
 version: 1
 settings: {mode: enforce, limits: {share-of-population: 100%, actions-per-run: 100, gpus-per-run: 1000}}
@@ -60,7 +63,7 @@ class Fleet:
     Attributes:
         folder: of everything.
         point: called at each place where a crash could come.
-        minutes: how far the clock is, from `BEGIN`.
+        minutes, seconds: how far the clock is, from `BEGIN`.
         faults: (action, job) -> what happens instead: `fail`, `raise`, `lie` (says done and does nothing).
         undeliverable: receivers that cannot be reached.
         busy: jobs whose GPUs work.
@@ -71,6 +74,7 @@ class Fleet:
     folder: Path
     point: Callable[[], object] = lambda: None
     minutes: int = 0
+    seconds: float = 0.0
     faults: dict[tuple[str, str], str] = field(default_factory=dict)
     undeliverable: set[str] = field(default_factory=set)
     busy: set[str] = field(default_factory=set)
@@ -80,14 +84,14 @@ class Fleet:
 
     def start(self, *jobs: str) -> None:
         """Let jobs run."""
-        for name in ("running", "saved", "ended"):
+        for name in ("running", *PLACES.values()):
             (self.folder / name).mkdir(exist_ok=True)
         for job in jobs:
             (self.folder / "running" / job).touch()
 
     def now(self) -> datetime:
         """The instant of the clock."""
-        return datetime.fromtimestamp(BEGIN + self.minutes * MINUTE, UTC)
+        return datetime.fromtimestamp(BEGIN + self.minutes * MINUTE + self.seconds, UTC)
 
     def running(self) -> list[str]:
         """Jobs that run."""
@@ -124,6 +128,9 @@ class Fleet:
         """The lines of a file; none where it is not there."""
         path = self.folder / file
         return path.read_text().splitlines() if path.exists() else []
+
+    def calling(self, order: Order) -> None:
+        """Told of every order right before it changes something."""
 
     def deliver(self, receiver: str, notice: Notice) -> Reply:
         """A message arrives, or does not."""
@@ -207,6 +214,7 @@ class Act:
             return before
         self.fleet.point()
         if fault != "lie":
+            self.fleet.calling(order)
             self.fleet.write("calls", f"{self.name} {order.resource.id} {order.id} saved={order.saved}")
             self.fleet.point()
             self._do(order)
@@ -215,13 +223,22 @@ class Act:
 
     def _do(self, order: Order) -> None:
         running = self._path(order, "running")
-        there = self._path(order, "saved" if self.name == "snapshot" else "ended")
-        if there.exists():
+        there = self._path(order, PLACES[self.name])
+        if self._saved(order) if self.name == "snapshot" else there.exists():
             self.fleet.write("again", f"{self.name} {order.resource.id}")
         if self.name == "terminate":
             os.rename(running, there)
+        elif self.name == "snapshot":
+            half = self.fleet.folder / f"half-{order.resource.id}"
+            half.write_text(str(self.fleet.now().timestamp()))
+            os.replace(half, there)
         else:
             there.touch()
+
+    def _saved(self, order: Order) -> bool:
+        """Whether it has saved since the episode began."""
+        path = self._path(order, "saved")
+        return path.exists() and float(path.read_text() or "inf") >= order.since
 
     def look(self, order: Order, found: Found) -> Outcome:
         """Whether the file is where it should be."""
@@ -230,16 +247,16 @@ class Act:
             gone = not self._path(order, "running").exists()
             return Outcome("done", "it ended") if gone and ended.exists() else Outcome("undone", "it runs")
         if self.name == "snapshot":
-            path = self._path(order, "saved")
-            if path.exists():
-                return Outcome("done", "saved", {"path": str(path)})
+            if self._saved(order):
+                return Outcome("done", "saved", {"path": str(self._path(order, "saved"))})
             return Outcome("undone", "nothing was saved")
-        return Outcome("done", "it is smaller") if ended.exists() else Outcome("undone", "as it was")
+        smaller = self._path(order, "smaller").exists()
+        return Outcome("done", "it is smaller") if smaller else Outcome("undone", "as it was")
 
     def undo(self, order: Order, found: Found) -> Outcome:
         """Make it as large as it was."""
         self.fleet.write("calls", f"undo {order.resource.id} {order.id}")
-        self._path(order, "ended").unlink(missing_ok=True)
+        self._path(order, "smaller").unlink(missing_ok=True)
         return Outcome("done", "as it was")
 
 

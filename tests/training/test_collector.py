@@ -199,6 +199,21 @@ def test_several_logs_of_one_job_are_one(tmp_path: Path) -> None:
     assert seen["train.loss"] == pytest.approx(3 * 20**-0.3)
 
 
+def test_the_folder_in_which_a_run_is_asked(tmp_path: Path) -> None:
+    """It is that of the log, also of what `stoploss.track` writes below it; of two it is unreadable."""
+    put(tmp_path / "a/train.jsonl", rows(1, 2))
+    put(tmp_path / "a/.stoploss/track.jsonl", rows(1, 2))
+    put(tmp_path / "b/one/train.jsonl", rows(1, 2))
+    put(tmp_path / "b/two/train.jsonl", rows(1, 2))
+
+    samples = collector(tmp_path, job=f"{tmp_path}/{{job}}").look(AT).samples
+
+    assert {item.resource.id: (item.labels or {}).get("run_dir") for item in samples} == {
+        "a": str(tmp_path / "a"),
+        "b": UNREADABLE,
+    }
+
+
 def test_the_last_run_of_a_file_counts(tmp_path: Path) -> None:
     """Of a file that holds two runs the newer one is the job's."""
     lines = ["{'loss': 1.0, 'epoch': 0.5}", "{'train_runtime': 9.0, 'train_loss': 1.0, 'epoch': 1.0}"]

@@ -1,13 +1,17 @@
-"""`stoploss explain`: what a word means, or why a policy fires or does not."""
+"""`stoploss explain`: what a word means, why a policy fires or does not, or why something was done."""
 
 from __future__ import annotations
 
 import json
+import re
 import sys
 
 import click
 
 from stoploss.cli.exits import CLEAN, UserError
+
+ID = re.compile(r"[1-9][0-9]{0,17}|[foa]-[0-9a-f]{12}")
+"""The number of a line, or a finding, an order or a request; in this form it is never a word."""
 
 
 @click.command()
@@ -21,6 +25,7 @@ from stoploss.cli.exits import CLEAN, UserError
     metavar="POLICIES",
     help="Policy file of that policy; default ./policies.yaml. May be given several times.",
 )
+@click.option("--state", metavar="URL", help="The state's database, for an ID; default settings.state.")
 @click.option(
     "--signals", multiple=True, metavar="PATH", help="Recorded signals; default a look at this machine."
 )
@@ -31,32 +36,59 @@ def explain(
     policy: str | None,
     resource: str | None,
     files: tuple[str, ...],
+    state: str | None,
     signals: tuple[str, ...],
     at: str | None,
     format_: str,
 ) -> int:
     """Explain WORD: a signal, a function, a key, an error code, or a policy of a pack.
 
+    WORD may be the number of a line of the ledger, a finding (f-…), an order (o-…), a request (a-…) or
+    a resource ('job 4412'): then it is told why something was done, from what was written down then.
+
     With --policy and --resource: the tree of conditions with values, counts, since when, and
     what is missing.
 
     \b
     stoploss explain gpu.utilization
-    stoploss explain except-phase
+    stoploss explain 'job 4412'
     stoploss explain --policy idle-gpu --resource 'job 4412' --signals recordings/
     """
     if policy or resource:
         if word:
             raise UserError("explain takes either a WORD, or --policy with --resource")
-        if not (policy and resource):
+        if resource is None:
             raise UserError("--policy and --resource go together")
+        if policy is None:
+            return _explain_deed(resource, files, state, format_, resource=True)
         return _explain_row(policy, resource, files, signals, at=at, format_=format_)
     if word is None:
         raise UserError(
             "explain needs a WORD, such as gpu.utilization, increase, hold or unknown-key; "
-            "or --policy NAME --resource ID"
+            "an id of the ledger, or --policy NAME --resource ID"
         )
-    return explain_word(word.strip(), format_)
+    name = word.strip()
+    if ID.fullmatch(name):
+        return _explain_deed(name, files, state, format_)
+    if _is_resource(name):
+        return _explain_deed(name, files, state, format_, resource=True)
+    return explain_word(name, format_)
+
+
+def _is_resource(text: str) -> bool:
+    """Whether a text is a kind and an id, such as `job 4412`; no word holds a blank."""
+    from stoploss.rules.catalogue import catalogue
+
+    kind, blank, name = text.partition(" ")
+    return bool(blank and name) and any(kind in signal.resources for signal in catalogue().values())
+
+
+def _explain_deed(
+    name: str, files: tuple[str, ...], state: str | None, format_: str, *, resource: bool = False
+) -> int:
+    from stoploss.cli.explain_deed import Where, explain_deed
+
+    return explain_deed(name, Where(state, files), format_, resource=resource)
 
 
 def explain_word(word: str, format_: str) -> int:

@@ -18,7 +18,10 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "init": ("stoploss.cli.init:init", "Write a first policies.yaml for what is found here."),
     "validate": ("stoploss.cli.validate:validate", "Check policy files and tell every mistake at once."),
     "schema": ("stoploss.cli.schema:schema", "Print the JSON Schema of policy files, for editors."),
-    "explain": ("stoploss.cli.explain:explain", "Explain a word, or why a policy fired or did not."),
+    "explain": (
+        "stoploss.cli.explain:explain",
+        "Explain a word, why a policy fired, or why a step was done.",
+    ),
     "audit": ("stoploss.cli.audit:audit", "One dry pass over this machine or a recording; touches nothing."),
     "diagnose": (
         "stoploss.cli.diagnose:diagnose",
@@ -28,11 +31,15 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "doctor": ("stoploss.cli.doctor:doctor", "Check what stoploss needs here, and say what is missing."),
     "costs": ("stoploss.cli.costs:costs", "What was used and paid, and what it bought."),
     "prices": ("stoploss.cli.prices:prices", "The price book: what things cost, says who, and since when."),
+    "requests": ("stoploss.cli.requests:requests", "What waits for an answer, with the commands to give it."),
+    "run": ("stoploss.cli.run:run", "Look, evaluate, tell and act, until it is asked to stop."),
+    "status": ("stoploss.cli.status:status", "Whether the daemon runs, and how it is."),
     "approve": ("stoploss.cli.approve:approve", "Let one step be done that waits for an approval."),
     "reject": ("stoploss.cli.reject:reject", "Let one step not be done; it is not asked again."),
     "keep": ("stoploss.cli.keep:keep", "Keep a job from being ended or shrunk for a while; says the cost."),
     "exempt": ("stoploss.cli.exempt:exempt", "Exempt resources from a policy until a day."),
     "pause": ("stoploss.cli.pause:pause", "Carry out nothing until --resume: the kill switch."),
+    "undo": ("stoploss.cli.undo:undo", "Put back what a step changed, as it was before."),
     "notify": ("stoploss.cli.notify:notify", "Send a test message to each receiver; say whether it came."),
     "ledger": ("stoploss.cli.ledger:ledger", "What was decided and done, and whether the record is whole."),
 }

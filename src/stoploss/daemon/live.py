@@ -57,12 +57,22 @@ class Live:
             names: of those that look; all where it is left out.
             time_limit: seconds that they may take.
         """
+        runs = self.runs(at, monotonic, names, time_limit)
+        self.keep(runs, at)
+        return runs
+
+    def runs(
+        self,
+        at: float,
+        monotonic: Callable[[], float],
+        names: Collection[str] | None = None,
+        time_limit: float = TIME_LIMIT,
+    ) -> list[CollectorRun]:
+        """As `look`, and keep nothing."""
         from stoploss.collectors.runner import run_collectors
 
         due = {name: item for name, item in self.collectors.items() if names is None or name in names}
-        runs = run_collectors(due, at=at, monotonic=monotonic, time_limit=time_limit)
-        self.keep(runs, at)
-        return runs
+        return run_collectors(due, at=at, monotonic=monotonic, time_limit=time_limit)
 
     def keep(self, runs: Iterable[CollectorRun], at: float) -> None:
         """Keep what looks saw under the instant `at`."""

@@ -41,12 +41,14 @@ def train(cloud: Cloud, name: str, **options: Any) -> None:
 
 
 def test_an_attached_and_a_detached_volume(cloud: Cloud) -> None:
-    """Attachments, snapshots, size, tier and the time since the last report of a volume are told."""
+    """Attachments, snapshots of others, size, tier and the time since the last report are told."""
     at, ec2 = time.time(), cloud.client("ec2")
     (instance,) = cloud.instances()
     used = ec2.create_volume(AvailabilityZone="us-east-1a", Size=8, VolumeType="gp3")["VolumeId"]
     ec2.attach_volume(VolumeId=used, InstanceId=instance, Device="/dev/sdx")
     ec2.create_snapshot(VolumeId=used)
+    ours = [{"ResourceType": "snapshot", "Tags": [{"Key": "stoploss:order", "Value": "o-1"}]}]
+    ec2.create_snapshot(VolumeId=used, TagSpecifications=ours)
     loose = ec2.create_volume(AvailabilityZone="us-east-1a", Size=100, VolumeType="sc1")["VolumeId"]
     never = ec2.create_volume(AvailabilityZone="us-east-1a", Size=1)["VolumeId"]
     datapoint(cloud, "AWS/EBS", "VolumeReadOps", 1.0, at - 40 * DAY, VolumeId=loose)

@@ -1,0 +1,162 @@
+"""The newest slots of a store as one frame, which grows slot by slot and is cut at its beginning."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import numpy.typing as npt
+
+from stoploss.engine.history.frame import Frame, Plane
+from stoploss.engine.history.store import SampleStore
+
+MOST = 20_000_000
+"""Values that are held beyond what windows need; with their status bytes that is 180 MB."""
+
+
+class Window:
+    """The slots of a store from `first` on, held in memory."""
+
+    def __init__(self, store: SampleStore, slots: int, wished: int | None = None) -> None:
+        """Read what is there.
+
+        Args:
+            store: of one resolution.
+            slots: how many are held at least, where there are so many.
+            wished: how many are held where they are not more than `MOST` values; `slots` by default.
+
+        Raises:
+            StoreError: it cannot be read.
+        """
+        self._store, self._least = store, slots
+        self._wished = max(slots, wished or slots)
+        self._frame: Frame | None = None
+        last = store.last_slot
+        if last is not None:
+            # The newest slot alone tells how many columns there are.
+            self._frame = store.read(last, last)
+            first = max(store.first_slot or last, last - self._slots + 1)
+            self._frame = store.read(first, last)
+
+    @property
+    def _slots(self) -> int:
+        frame = self._frame
+        width = sum(len(plane.series) for plane in frame.planes.values()) if frame else 0
+        return max(self._least, min(self._wished, MOST // max(1, width)))
+
+    @property
+    def last(self) -> int | None:
+        """The newest slot; None while there is none."""
+        return None if self._frame is None else self._frame.last
+
+    @property
+    def frame(self) -> Frame | None:
+        """All slots that are held; None while there is none."""
+        return self._frame
+
+    def hold(self, slots: int) -> None:
+        """Hold so many slots at least; older ones are read again where they are stored.
+
+        Raises:
+            StoreError: they cannot be read.
+        """
+        self._least, self._wished = slots, max(slots, self._wished)
+        frame = self._frame
+        if (
+            frame is not None
+            and frame.slots < slots
+            and (self._store.first_slot or frame.first) < frame.first
+        ):
+            first = max(self._store.first_slot or frame.first, frame.last - slots + 1)
+            self._frame = self._store.read(first, frame.last)
+
+    def append(self, frame: Frame) -> None:
+        """Store the slots of a frame, and hold them; those that were stored before are replaced.
+
+        Raises:
+            StoreError: they cannot be written.
+        """
+        if not frame.slots:
+            return
+        self._store.append(frame)
+        # Read back, as the store numbers columns, words and reasons for good.
+        new = self._store.read(frame.first, frame.last)
+        old = self._frame
+        if old is None:
+            self._frame = new
+            return
+        kept = old.cut(old.first, min(old.last, frame.first - 1))
+        if frame.first > kept.last + 1:
+            gap = self._store.read(kept.last + 1, frame.first - 1)
+            kept = joined(kept, gap)
+        self._frame = joined(kept, new)
+        # Cut now and then: each cut that is kept copies everything.
+        if self._frame.slots > self._slots * 5 // 4 + 16:
+            self._frame = _copied(self._frame.cut(self._frame.last - self._slots + 1, self._frame.last))
+
+    def prune(self, before_slot: int) -> None:
+        """Forget slots before one, on disk.
+
+        Raises:
+            StoreError: the store cannot be written.
+        """
+        self._store.prune(before_slot)
+
+
+def joined(before: Frame, after: Frame) -> Frame:
+    """Two frames of one store as one; `after` begins where `before` ends, and knows all its columns."""
+    slots = before.slots + after.slots
+    planes = {
+        name: _plane(before.planes.get(name), plane, (before.slots, after.slots))
+        for name, plane in after.planes.items()
+    }
+    looks = {
+        name: np.concatenate([before.looks.get(name, np.zeros(before.slots, np.uint8)), row])
+        for name, row in after.looks.items()
+    }
+    return replace(after, first=before.first, slots=slots, planes=planes, looks=looks)
+
+
+def _plane(before: Plane | None, after: Plane, slots: tuple[int, int]) -> Plane:
+    width = len(after.series)
+    increase = None
+    if after.increase is not None:
+        old = None if before is None else before.increase
+        increase = np.concatenate([_padded(old, (slots[0], width), 0.0), after.increase])
+    values = None if before is None else before.values
+    status = None if before is None else before.status
+    return replace(
+        after,
+        values=np.concatenate([_padded(values, (slots[0], width), np.nan), after.values]),
+        status=np.concatenate([_padded(status, (slots[0], width), 0, np.uint8), after.status]),
+        increase=increase,
+    )
+
+
+def _padded(
+    old: npt.NDArray[np.generic] | None,
+    shape: tuple[int, int],
+    fill: float,
+    kind: npt.DTypeLike = np.float64,
+) -> npt.NDArray[np.generic]:
+    """An array with columns added at its end, as series only ever come there."""
+    if old is not None and old.shape == shape:
+        return old
+    out = np.full(shape, fill, dtype=kind)
+    if old is not None:
+        out[:, : old.shape[1]] = old
+    return out
+
+
+def _copied(frame: Frame) -> Frame:
+    """The same without holding the arrays that it is a part of."""
+    planes = {
+        name: replace(
+            plane,
+            values=plane.values.copy(),
+            status=plane.status.copy(),
+            increase=None if plane.increase is None else plane.increase.copy(),
+        )
+        for name, plane in frame.planes.items()
+    }
+    return replace(frame, planes=planes, looks={name: row.copy() for name, row in frame.looks.items()})

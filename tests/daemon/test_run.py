@@ -1,0 +1,151 @@
+"""The real command, as a process of its own: reloaded, killed, taken over, and asked to end."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from support.receivers import Hook, hook
+
+from stoploss.cli.main import run as command
+from stoploss.engine.ledger import Ledger
+
+SOURCES = str(Path(__file__).parents[2] / "src")
+
+POLICIES = """
+version: 1
+settings: {{resolution: 1s, mode: warn, state: "sqlite:///{folder}/state.db"}}
+collectors: {{host: {{every: 1s}}}}
+notify: {{people: "{url}"}}
+policies:
+  - name: up
+    summary: This machine is there.
+    each: host
+    when: ['max(host.cpu.utilization, 2s) >= 0%']
+    then: [{{alert: {{to: people}}}}]
+"""
+
+
+class Daemon:
+    """`stoploss run` over a folder."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.log = folder, folder / "log"
+        with self.log.open("a") as errors:
+            self.child = subprocess.Popen(
+                [sys.executable, "-m", "stoploss", "run", str(folder / "policies.yaml")],
+                stderr=errors,
+                cwd=folder,
+                env={**os.environ, "PYTHONPATH": SOURCES},
+            )
+
+    def texts(self) -> list[str]:
+        """What it has logged."""
+        return [json.loads(line)["text"] for line in self.log.read_text().splitlines() if line[:1] == "{"]
+
+    def until(self, met: Callable[[], object], seconds: float = 20.0) -> None:
+        """Wait until something is so."""
+        limit = time.monotonic() + seconds
+        while not met():
+            assert time.monotonic() < limit, self.log.read_text()
+            time.sleep(0.05)
+
+    def logged(self, text: str) -> None:
+        """Wait for a line."""
+        self.until(lambda: any(text in line for line in self.texts()))
+
+    def kill(self, number: signal.Signals = signal.SIGKILL) -> int:
+        """Send a signal, and wait for the end."""
+        self.child.send_signal(number)
+        return self.child.wait(20)
+
+
+@pytest.fixture
+def folder(tmp_path: Path, receiver: Hook) -> Path:
+    """A folder with policies whose alerts go to a receiver on loopback."""
+    (tmp_path / "policies.yaml").write_text(POLICIES.format(folder=tmp_path, url=receiver.url()), "utf-8")
+    return tmp_path
+
+
+@pytest.fixture
+def receiver() -> Iterator[Hook]:
+    """A web server that takes notices."""
+    with hook() as running:
+        yield running
+
+
+@pytest.fixture
+def start(folder: Path) -> Iterator[Callable[[], Daemon]]:
+    """Starts daemons; they are ended in the end."""
+    made: list[Daemon] = []
+
+    def begin() -> Daemon:
+        made.append(Daemon(folder))
+        return made[-1]
+
+    yield begin
+    for daemon in made:
+        daemon.child.kill()
+        daemon.child.wait()
+
+
+def firing(receiver: Hook) -> int:
+    """How many notices of a finding have come."""
+    return sum(b'"firing"' in request.body for request in receiver.requests)
+
+
+def test_it_runs_reloads_and_ends_well(folder: Path, receiver: Hook, start: Callable[[], Daemon]) -> None:
+    """It tells once, keeps the old policies where a file is broken, takes a good one, and ends with 0."""
+    daemon = start()
+    daemon.until(lambda: firing(receiver) == 1)
+    file = folder / "policies.yaml"
+    good = file.read_text()
+    file.write_text(good.replace("each: host", "each: hsot"))
+    daemon.child.send_signal(signal.SIGHUP)
+    daemon.logged("the old policies go on")
+    file.write_text(good.replace("This machine is there.", "It is there."))
+    daemon.child.send_signal(signal.SIGHUP)
+    daemon.logged("policy up has changed")
+
+    assert daemon.kill(signal.SIGTERM) == 0
+    assert firing(receiver) == 1
+    assert command(["status", "--file", str(file)]) == 4
+
+
+def test_a_second_one_waits_and_takes_over(receiver: Hook, start: Callable[[], Daemon]) -> None:
+    """While one runs another stands by; when it is killed the other goes on, and tells nobody again."""
+    first = start()
+    first.until(lambda: firing(receiver) == 1)
+    second = start()
+    second.logged("standby")
+    first.kill()
+    second.until(lambda: sum("running:" in line for line in second.texts()) == 2)
+    time.sleep(3)
+
+    assert firing(receiver) == 1
+
+
+@pytest.mark.slow
+def test_killed_again_and_again(folder: Path, receiver: Hook, start: Callable[[], Daemon]) -> None:
+    """Killed 40 times at any moment: the state stays whole, and one finding is told of, once."""
+    for number in range(40):
+        daemon = start()
+        time.sleep(0.7 + (number * 37 % 100) / 40)
+        daemon.kill()
+    daemon = start()
+    daemon.logged("running:")
+    time.sleep(4)
+    daemon.kill(signal.SIGTERM)
+    ledger = Ledger(f"sqlite:///{folder}/state.db", read_only=True, environ={})
+    episodes = {entry.episode for entry in ledger.entries(kinds=("intent",))}
+
+    assert ledger.verify() == ()
+    assert len(episodes) == 1
+    assert firing(receiver) <= 2

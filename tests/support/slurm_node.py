@@ -30,6 +30,7 @@ CONFIG = """
 ClusterName=stoploss
 SlurmctldHost=localhost(127.0.0.1)
 SlurmctldPort={controller}
+FirstJobId={first}
 SlurmdPort={daemon}
 AuthType=auth/munge
 AuthInfo=socket={folder}/munge.socket
@@ -149,7 +150,9 @@ def _lay_out(folder: Path, munge: pwd.struct_passwd) -> None:
     key.chmod(0o400)
     os.chown(key, munge.pw_uid, munge.pw_gid)
     ports = {"controller": _free_port(), "daemon": _free_port()}
-    (folder / "slurm.conf").write_text(CONFIG.format(folder=folder, **ports))
+    # Processes are told by the id of their job: two nodes of one machine must not give the same.
+    first = 1000 + secrets.randbelow(60_000_000)
+    (folder / "slurm.conf").write_text(CONFIG.format(folder=folder, first=first, **ports))
     (folder / "gres.conf").write_text(f"NodeName=localhost Name=gpu File={folder}/gpu[0-1]\n")
 
 

@@ -11,6 +11,7 @@ from typing import Any
 
 from stoploss.engine.costs.claims import Claim
 from stoploss.engine.costs.past import Past
+from stoploss.engine.evaluation import carried
 from stoploss.engine.model import ResourceId
 
 
@@ -59,6 +60,8 @@ class Carry:
         try:
             if said["version"] != 1:
                 raise ValueError(f"a carry of version {said['version']!r}; this program reads 1")
+            for resolution, state in said["lifecycles"]:
+                carried.from_json(state, float(resolution))
             return cls(
                 {float(resolution): int(slot) for resolution, slot in said["slots"]},
                 {float(resolution): state for resolution, state in said["lifecycles"]},
@@ -66,7 +69,7 @@ class Carry:
                 {str(name): tuple(map(_claim, claims)) for name, claims in said["claims"].items()},
                 Past.from_json(said["past"]),
             )
-        except (TypeError, KeyError, IndexError) as error:
+        except (AttributeError, TypeError, LookupError) as error:
             raise ValueError(f"not a carry: {error}") from None
 
 

@@ -17,6 +17,7 @@ from stoploss.engine.evaluation.explain_numbers import Explained
 from stoploss.engine.evaluation.kleene import FALSE, TRUE, UNKNOWN
 from stoploss.engine.evaluation.readings import Unknown, Why
 from stoploss.engine.history.frame import Frame
+from stoploss.engine.history.nodes import provided
 from stoploss.engine.model import UNREADABLE, ResourceId
 from stoploss.rules.catalogue import Signal
 from stoploss.rules.policy import Exemption, Policy
@@ -168,7 +169,9 @@ class Judge:
                 continue
             signals = [signal for item in policy.conditions for signal in item.signals]
             missing = [
-                s for s in signals if s.name not in self.frame.planes and s.collector not in self.frame.looks
+                signal
+                for signal in signals
+                if signal.name not in self.frame.planes and not provided(signal.collector, self.frame.looks)
             ]
             reason = f"no collector provides {missing[0].name}" if missing else f"no {policy.each} was seen"
             why = Why.UNPROVIDED if missing else Why.UNRELATED

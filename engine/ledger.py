@@ -246,8 +246,10 @@ class Ledger:
                     connection.execute(insert(HEAD), {"id": 1, "count": 0, "hash": START})
         if schema is not None and schema < SCHEMA and not self._read_only:
             with self.writing() as connection:
-                # What was added since are tables; those that are there stay as they are.
+                # What was added since are tables and indexes; those that are there stay as they are.
                 METADATA.create_all(connection)
+                for index in LINES.indexes:
+                    index.create(connection, checkfirst=True)
                 connection.execute(update(META).where(META.c.name == "schema").values(value=str(SCHEMA)))
         if schema is not None and schema > SCHEMA:
             raise StoreError(

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, fields, is_dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from sqlalchemy import BigInteger, Column, Float, Integer, MetaData, String, Table, Text
+from sqlalchemy import BigInteger, Column, Float, Index, Integer, MetaData, String, Table, Text
 
 from stoploss.engine.canonical import canonical
 from stoploss.engine.masking import Masker
@@ -18,8 +18,11 @@ from stoploss.rules.conditions.typed import CheckedCondition
 from stoploss.rules.diagnostics import Position
 from stoploss.rules.policy import Policy
 
-SCHEMA = 2
-"""Version of these tables; a ledger with a greater one is left alone."""
+SCHEMA = 3
+"""Version of these tables; a ledger with a greater one is left alone.
+
+1 had no memory of alerts, 2 no index by kind and time.
+"""
 
 METADATA = MetaData()
 META = Table(
@@ -50,6 +53,8 @@ LINES = Table(
     Column("resource", Text, index=True),
     Column("intent", BigInteger, index=True),
 )
+# What was begun lately is asked for at every tick, and a ledger grows for years.
+Index("ledger_lines_kind_time", LINES.c.kind, LINES.c.time)
 SEARCHED = ("time", "kind", "episode", "policy", "resource", "intent")
 
 KINDS = (

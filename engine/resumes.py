@@ -18,7 +18,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
-from stoploss.engine.evaluation.columns import OPEN, World
+from stoploss.engine.evaluation.columns import World
+from stoploss.engine.evaluation.implied import OPEN
 from stoploss.engine.history.frame import BAD, FAILED, LOOKED, NONE, VALID, Floats, Frame, Plane
 from stoploss.engine.model import ResourceId
 from stoploss.rules.catalogue import Catalogue

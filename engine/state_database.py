@@ -10,11 +10,15 @@ from urllib.parse import quote
 
 from sqlalchemy import URL, Connection, Engine, create_engine, event, inspect
 from sqlalchemy.pool import NullPool
+from sqlalchemy.schema import CreateSchema
 
 from stoploss.engine.history.store_errors import StoreError, file_of, parsed, shown, told
 
 BUSY_SECONDS = 30.0
 """How long to wait for another program that writes."""
+
+CONNECT_SECONDS = 10
+"""How long to wait for a server to take a connection."""
 
 WRITES = {"stoploss_writes": True}
 """Execution options of a connection that is going to write."""
@@ -56,11 +60,35 @@ def engine_of(address: URL, *, read_only: bool = False, busy: float, durable: bo
     with told(address):
         if file is not None and read_only:
             engine = create_engine(address, creator=partial(_reading, file, busy), poolclass=NullPool)
+        elif sqlite:
+            engine = create_engine(address, connect_args={"timeout": busy})
         else:
-            engine = create_engine(address, connect_args={"timeout": busy} if sqlite else {})
+            # A server may have been started again since a connection was used last.
+            engine = create_engine(address, pool_pre_ping=True, connect_args=_limits(address))
     if sqlite:
         _tune(engine, read_only=read_only, durable=durable)
     return engine
+
+
+def _limits(address: URL) -> dict[str, Any]:
+    """Without a limit a server that has gone without a word is waited for until the kernel gives up."""
+    return {"connect_timeout": CONNECT_SECONDS} if address.get_backend_name() == "postgresql" else {}
+
+
+def make_schema(url: str, name: str) -> None:
+    """Make a schema on a server where it is not there.
+
+    Raises:
+        StoreError: it cannot be made.
+    """
+    address = parsed(url)
+    engine = engine_of(address, busy=BUSY_SECONDS, durable=True)
+    try:
+        with told(address), engine.begin() as connection:
+            if not inspect(connection).has_schema(name):
+                connection.execute(CreateSchema(name, if_not_exists=True))
+    finally:
+        engine.dispose()
 
 
 def _reading(file: Path, busy: float) -> sqlite3.Connection:

@@ -16,6 +16,9 @@ if TYPE_CHECKING:
     from stoploss.rules.catalogue import Catalogue
     from stoploss.rules.policy import PolicySet
 
+OPEN = 3600.0
+"""Seconds before the end of a frame not past yet: a hole there is billed once the GPU is seen again."""
+
 
 @dataclass(frozen=True, slots=True)
 class Day:
@@ -66,14 +69,18 @@ class Past:
 
 
 def past_of(accrual: Accrual, zone: str) -> Past:
-    """All use through the end of an accrual, which knows the past before it."""
+    """All use through `OPEN` before the end of an accrual, which knows the past before it.
+
+    Frames that come later hold that end: they are two hours longer than windows.
+    """
     frame = accrual.frame
     ends = (np.arange(frame.slots) + frame.first) * frame.resolution
     place = ZoneInfo(zone)
     # A slot belongs to the day in which it begins.
     begins = (ends - frame.resolution).tolist()
     days = np.array([f"{datetime.fromtimestamp(begin, place):%Y-%m-%d}" for begin in begins])
-    new = ends > accrual.past.until
+    until = max(accrual.past.until, float(ends[-1]) - OPEN if len(ends) else accrual.past.until)
+    new = (ends > accrual.past.until) & (ends <= until)
     out: dict[Key, dict[str, Day]] = {
         key: {day.day: day for day in rows} for key, rows in accrual.past.days.items()
     }
@@ -86,7 +93,7 @@ def past_of(accrual: Accrual, zone: str) -> Past:
             if hours or money:
                 rows[day] = Day(day, before.gpu_hours + hours, before.money + money)
     kept = {key: tuple(rows[day] for day in sorted(rows)) for key, rows in out.items() if rows}
-    return Past(max(accrual.past.until, float(ends[-1]) if len(ends) else accrual.past.until), kept)
+    return Past(until, kept)
 
 
 def sums(days: Iterable[Day], since: str = "") -> tuple[float, float]:

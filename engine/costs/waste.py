@@ -83,7 +83,8 @@ class Assessor:
         at = self._world.tables[policy.each].index[(row.column.resource, row.column.start)]
         true = self._slots.of(policy.name, at, frame.first, frame.slots)
         true[: max(0, row.since - frame.first)] = False
-        self._before = tuple(before)
+        # What was lost then is not being lost now.
+        self._before = tuple(replace(claim, now=0.0) for claim in before)
         if policy.waste.dimension == SHARE:
             return self._share(row, true, policy.waste.value)
         return self._amount(row, true, policy.waste.value * 3600.0)

@@ -14,9 +14,10 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
-from stoploss.engine.history.frame import Frame, LabelChange, Presence
+from stoploss.engine.evaluation.implied import OPEN, with_implied
+from stoploss.engine.history.frame import Frame, Presence
 from stoploss.engine.model import UNREADABLE, LabelValue, ResourceId
-from stoploss.rules.catalogue import KINDS, PARENTS, path
+from stoploss.rules.catalogue import KINDS, PARENTS
 
 Slots = npt.NDArray[np.int64]
 Track = tuple[tuple[int, LabelValue], ...]
@@ -24,10 +25,6 @@ Track = tuple[tuple[int, LabelValue], ...]
 
 OWNED = frozenset({"gpu", "host", "process"})
 """Kinds whose rows end when their job changes, so that a new tenant inherits nothing."""
-ADOPTED = ("team", "user", "env", "class", "stage", "experiment")
-"""Labels that a job takes from those that name it, where its own readings say nothing."""
-OPEN = 2**60
-"""The end of a column that has not ended."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +109,11 @@ class World:
     def knows(self, resource: ResourceId) -> bool:
         """Whether a resource was seen or named."""
         return resource in self._presences
+
+    def nodes(self, resource: ResourceId) -> tuple[str, ...]:
+        """The machines that told of a resource, or of what names it; empty where only this one did."""
+        presence = self._presences.get(resource)
+        return presence.nodes if presence is not None else ()
 
     def track(self, resource: ResourceId, label: str) -> Track:
         """The values of a label over time: the resource's own, else those of its owners.
@@ -230,43 +232,6 @@ class World:
                     low, high = max(start, column.start), min(end, column.end)
                     if low < high:
                         self._meet(pairs, at, ResourceId("job", gpu.owner), low, high)
-
-
-def with_implied(resources: Mapping[ResourceId, Presence]) -> dict[ResourceId, Presence]:
-    """The resources, and those that exist because a label names them.
-
-    A job that no log was read of still exists when a GPU says that it works for it; it is there
-    from the first such word on. It takes team, user, env, class, stage and experiment from those
-    that name it, as far as its own readings say nothing of them.
-    """
-    said: dict[ResourceId, dict[int, dict[str, LabelValue]]] = {}
-    for resource in sorted(resources):
-        owners = [kind for kind in KINDS if kind != resource.kind and path(resource.kind, kind)]
-        for change in resources[resource].changes:
-            for kind in owners:
-                value = change.labels.get(kind)
-                if isinstance(value, str) and value:
-                    slot = said.setdefault(ResourceId(kind, value), {}).setdefault(change.slot, {})
-                    for name in ADOPTED if kind == "job" else ():
-                        if change.labels.get(name) is not None:
-                            slot.setdefault(name, change.labels[name])
-    merged = dict(resources)
-    for named, mentions in said.items():
-        merged[named] = _adopted(resources.get(named), mentions)
-    return merged
-
-
-def _adopted(own: Presence | None, mentions: Mapping[int, Mapping[str, LabelValue]]) -> Presence:
-    """A resource's presence with what those that name it say."""
-    changes = {change.slot: change.labels for change in own.changes} if own else {}
-    adopted: dict[str, LabelValue] = {}
-    stated: Mapping[str, LabelValue] = {}
-    merged: list[LabelChange] = []
-    for slot in sorted({*changes, *mentions}):
-        adopted.update(mentions.get(slot, {}))
-        stated = changes.get(slot, stated)
-        merged.append(LabelChange(slot, {**adopted, **stated}))
-    return Presence(merged[0].slot, tuple(merged), own.absences if own else ())
 
 
 def value_at(track: Track, slot: int) -> LabelValue:

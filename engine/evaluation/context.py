@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import numpy as np
@@ -12,39 +14,96 @@ from stoploss.engine.evaluation.columns import World
 from stoploss.engine.evaluation.kleene import Bools
 from stoploss.engine.evaluation.series import NEVER, Ring, SeriesState
 from stoploss.engine.history.frame import LOOKED, Frame
+from stoploss.engine.history.nodes import collector_of, keys_of
+from stoploss.engine.model import ResourceId
 from stoploss.rules.catalogue import Catalogue, Signal
 
 N = TypeVar("N", bound=np.generic)
 
 
+@dataclass(frozen=True, slots=True)
+class Tellers:
+    """Which machines told of each of some resources: distinct sets of machines, and each one's set."""
+
+    sets: tuple[tuple[str, ...], ...]
+    of: npt.NDArray[np.intp]
+
+    @classmethod
+    def gather(cls, world: World, resources: Iterable[ResourceId]) -> Tellers:
+        """Those of resources, in their order."""
+        sets: dict[tuple[str, ...], int] = {}
+        of = [sets.setdefault(world.nodes(resource), len(sets)) for resource in resources]
+        return cls(tuple(sets), np.array(of, dtype=np.intp))
+
+
 class Lookout:
-    """In which slots a collector had looked: its newest look succeeded and is fresh."""
+    """In which slots a collector had looked: its newest look succeeded and is fresh.
+
+    On each machine by itself: this one's is the first column, those of nodes follow as they come.
+    """
 
     def __init__(self, collector: str, capacity: int) -> None:
         self.collector = collector
         self.ring: Ring[np.bool_] = Ring(capacity, 1, np.bool_(False))
-        self._slot, self._good, self._cadence = NEVER, False, 1
+        self.keys: dict[str, int] = {collector: 0}
+        self._here = False
+        self._slot = np.full(1, NEVER, dtype=np.int64)
+        self._good = np.zeros(1, dtype=np.bool_)
+        self._cadence = np.ones(1, dtype=np.int64)
         self.out: Bools = np.zeros((0, 1), dtype=np.bool_)
 
     def push(self, first: int, slots: int, frame: Frame | None) -> None:
         """Take the collector's looks of the next block."""
-        looks = frame.looks.get(self.collector) if frame else None
+        looks = np.zeros((slots, len(self.keys)), dtype=np.uint8)
         if frame is not None:
-            self._cadence = frame.look_cadence.get(self.collector, 1)
-        out = np.zeros((slots, 1), dtype=np.bool_)
-        for row in range(slots):
-            if looks is not None and looks[row]:
-                self._slot, self._good = first + row, bool(looks[row] == LOOKED)
-            out[row] = self._good and first + row - self._slot < self._cadence
-        self.out = out
-        self.ring.push(first, out)
+            self._here = self._here or self.collector in frame.looks
+            self._widen(frame)
+            looks = np.zeros((slots, len(self.keys)), dtype=np.uint8)
+            for key, at in self.keys.items():
+                self._cadence[at] = frame.look_cadence.get(key, 1)
+                if key in frame.looks:
+                    looks[:, at] = frame.looks[key][:slots]
+        index = np.arange(first, first + slots, dtype=np.int64)[:, None]
+        newest = np.maximum.accumulate(np.where(looks > 0, index, self._slot), axis=0)
+        rows = np.clip(newest - first, 0, max(slots - 1, 0))
+        inside = np.take_along_axis(looks, rows, axis=0) == LOOKED if slots else looks == LOOKED
+        good = np.where(newest >= first, inside, self._good)
+        if slots:
+            self._slot, self._good = newest[-1], good[-1]
+        self.out = good & (index - newest < self._cadence)
+        self.ring.push(first, self.out)
+
+    def _widen(self, frame: Frame) -> None:
+        """Make room for the machines that look for the first time."""
+        fresh = [key for key in frame.looks if collector_of(key) == self.collector and key not in self.keys]
+        if fresh:
+            self.keys |= {key: len(self.keys) + at for at, key in enumerate(fresh)}
+            self.ring.widen(len(self.keys))
+            more = len(fresh)
+            self._slot = np.concatenate([self._slot, np.full(more, NEVER, dtype=np.int64)])
+            self._good = np.concatenate([self._good, np.zeros(more, dtype=np.bool_)])
+            self._cadence = np.concatenate([self._cadence, np.ones(more, dtype=np.int64)])
 
     def looked(self, first: int, last: int, window: int, need: int) -> Bools:
-        """Per slot: looked in it and in at least `need` slots of the window that ends there."""
-        past = self.ring.read(first - window + 1, last)[:, 0].astype(np.int64)
-        total = np.concatenate([[0], np.cumsum(past)])
+        """Per slot and machine: looked in it and in at least `need` slots of the window that ends there."""
+        past = self.ring.read(first - window + 1, last).astype(np.int64)
+        total = np.concatenate([np.zeros((1, past.shape[1]), dtype=np.int64), np.cumsum(past, axis=0)])
         counts = total[window:] - total[:-window]
-        return np.asarray((counts >= need) & self.out[:, 0])[:, None]
+        return np.asarray((counts >= need) & self.out)
+
+    def spread(self, by_machine: Bools, tellers: Tellers) -> Bools:
+        """What is so of each machine, of resources: so of all machines that told of one and have this
+        collector."""
+        if len(self.keys) == 1:
+            return by_machine
+        known = self.keys if self._here else [key for key in self.keys if key != self.collector]
+        parts = []
+        for nodes in tellers.sets:
+            places = [self.keys[key] for key in keys_of(self.collector, nodes, known)]
+            parts.append(by_machine[:, places].all(axis=1) & bool(places))
+        if not parts:
+            return np.zeros((len(by_machine), 0), dtype=np.bool_)
+        return np.stack(parts, axis=1)[:, tellers.of]
 
 
 class Mapper:
@@ -92,12 +151,13 @@ class Context:
         self.world = World()
         self.series: dict[str, SeriesState] = {}
         self.lookouts: dict[str, Lookout] = {}
-        self.resources: dict[str, tuple[object, ...]] = {}
+        self.resources: dict[str, tuple[ResourceId, ...]] = {}
         self.own_rings: list[Ring[Any]] = []
         self.first = self.last = 0
         self._windows: dict[tuple[object, ...], windows.State] = {}
         self._mappers: dict[tuple[str, str], Mapper] = {}
         self._mature: dict[tuple[str, int], Bools | None] = {}
+        self._tellers: dict[str, tuple[tuple[int, int], Tellers]] = {}
 
     def resize(self, capacity: int, last: int) -> None:
         """Let the rings keep `capacity` slots, among them the newest up to `last`."""
@@ -122,6 +182,22 @@ class Context:
         if signal.collector not in self.lookouts:
             self.lookouts[signal.collector] = Lookout(signal.collector, self.capacity)
         return self.lookouts[signal.collector]
+
+    def tellers(self, level: str) -> Tellers:
+        """Which machines told of the resource of each column of a kind."""
+        columns = self.world.tables[level].columns
+        return self._told(level, len(columns), (column.resource for column in columns))
+
+    def tellers_of(self, signal: Signal) -> Tellers:
+        """Which machines told of the resource of each series of a signal."""
+        series = self.resources.get(signal.name, ())
+        return self._told(f"{signal.name} ", len(series), series)
+
+    def _told(self, name: str, count: int, resources: Iterable[ResourceId]) -> Tellers:
+        mark = self.world.version, count
+        if name not in self._tellers or self._tellers[name][0] != mark:
+            self._tellers[name] = mark, Tellers.gather(self.world, resources)
+        return self._tellers[name][1]
 
     def mapper(self, signal: Signal, level: str) -> Mapper:
         """The way from a signal's series to the columns of a kind."""

@@ -15,9 +15,10 @@ import numpy as np
 
 from stoploss.engine.evaluation import carried
 from stoploss.engine.evaluation.base import Judgement
-from stoploss.engine.evaluation.columns import OPEN, Column, World
+from stoploss.engine.evaluation.columns import Column, World
 from stoploss.engine.evaluation.compile import judgement, longest_window
 from stoploss.engine.evaluation.context import Context
+from stoploss.engine.evaluation.implied import OPEN
 from stoploss.engine.evaluation.kleene import FALSE, OUTSIDE, TRUE, UNKNOWN, Truths
 from stoploss.engine.evaluation.lifecycle import STATES, Lifecycle, Transition
 from stoploss.engine.history.frame import Frame

@@ -122,8 +122,8 @@ class Explainer(NumberExplainer):
         if (status >= BAD).any():
             reason = self.frame.reasons[int(status[status >= BAD][-1]) - BAD]
             return Explained(node.text, UNKNOWN, unknown=Unknown(Why.BAD, f"{signal.name}: {reason}"))
-        looked = sum(self.readings.looked(signal, at) for at in range(low, high))
-        unknown = self.not_looked(signal, slot, looked, window)
+        looked = sum(self.readings.looked(signal, column.resource, at) for at in range(low, high))
+        unknown = self.not_looked(signal, column.resource, slot, (looked, window))
         if unknown is None and slot - column.start + 1 < window:
             age = slot - column.start + 1
             unknown = Unknown(Why.YOUNG, f"{signal.name}: young, {age} of {window} slots", age, window)

@@ -60,7 +60,7 @@ class NumberExplainer(ABC):
 
     def __init__(self, frame: Frame, world: World, *, percent: int = 80) -> None:
         self.frame, self.world = frame, world
-        self.readings = Readings(frame, percent)
+        self.readings = Readings(frame, percent, world.nodes)
 
     @abstractmethod
     def explain(self, node: typed.Condition, column: Column, slot: int) -> Explained:
@@ -160,20 +160,30 @@ class NumberExplainer(ABC):
             read = self.readings.bare(signal, column, slot)
             seen = read if isinstance(read, Unknown) else Unknown(Why.YOUNG, f"{signal.name}: not seen yet")
             return Value(None, seen, "s")
-        if not self.readings.looked(signal, slot):
-            return Value(None, self.not_looked(signal, slot, 0, 1), "s")
+        if not self.readings.looked(signal, column.resource, slot):
+            return Value(None, self.not_looked(signal, column.resource, slot, (0, 1)), "s")
         return Value((slot - newest) * self.frame.resolution, None, "s")
 
-    def not_looked(self, signal: Signal, slot: int, looked: int, window: int) -> Unknown | None:
-        """Why a collector cannot be said to have looked, or None where it did."""
-        if self.frame.looks.get(signal.collector) is None:
+    def not_looked(
+        self, signal: Signal, resource: ResourceId, slot: int, counts: tuple[int, int]
+    ) -> Unknown | None:
+        """Why a collector cannot be said to have looked, or None where it did.
+
+        Args:
+            signal: whose collector.
+            resource: at which it looks, or not.
+            slot: in which.
+            counts: in how many of how many slots it did.
+        """
+        looked, window = counts
+        keys = self.readings.lookers(signal, resource)
+        if not keys:
             return Unknown(Why.UNPROVIDED, f"no collector provides {signal.name}", 0, window)
-        if not self.readings.looked(signal, slot):
-            return Unknown(
-                Why.STALE, f"{signal.name}: collector {signal.collector} did not look", looked, window
-            )
+        name = " and ".join(keys)
+        if not self.readings.looked(signal, resource, slot):
+            return Unknown(Why.STALE, f"{signal.name}: collector {name} did not look", looked, window)
         if looked < needed(window):
-            text = f"{signal.name}: collector {signal.collector} looked in {looked} of {window} slots"
+            text = f"{signal.name}: collector {name} looked in {looked} of {window} slots"
             return Unknown(Why.THIN, text, looked, window)
         return None
 

@@ -225,6 +225,7 @@ class AbsentTest(Judgement):
         valid = self.mapper.take(self.valid.out > 0, False)
         bad = self.mapper.take(self.bad.out > 0, False)
         looked = self.lookout.looked(context.first, context.last, self.window, needed(self.window))
+        looked = self.lookout.spread(looked, context.tellers(self.node.level))
         result = np.where(looked & ~bad, np.int8(TRUE), np.int8(UNKNOWN))
         result = grown_up(context, result, self.node.level, self.window)
         return np.where(valid, np.int8(FALSE), result)

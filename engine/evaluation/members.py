@@ -6,8 +6,9 @@ import numpy as np
 import numpy.typing as npt
 
 from stoploss.engine.evaluation.base import Judgement, Numbers
-from stoploss.engine.evaluation.columns import OPEN, Entries
+from stoploss.engine.evaluation.columns import Entries
 from stoploss.engine.evaluation.context import Context
+from stoploss.engine.evaluation.implied import OPEN
 from stoploss.engine.evaluation.kleene import FALSE, TRUE, UNKNOWN, Bools, Floats, Truths
 from stoploss.rules.conditions import typed
 

@@ -126,7 +126,8 @@ class AgeNumbers(SignalNumbers):
         """Ages per series."""
         at = self.series.fill()[1]
         age = (self.context.index() - at) * self.context.resolution
-        return age.astype(np.float64), (at > NEVER) & self.lookout.out
+        looked = self.lookout.spread(self.lookout.out, self.context.tellers_of(self.signal))
+        return age.astype(np.float64), (at > NEVER) & looked
 
     def evaluate(self) -> tuple[Floats, Bools]:
         """As others; and nothing from before the column began."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -11,6 +12,7 @@ import numpy as np
 from stoploss.engine.evaluation.columns import Column
 from stoploss.engine.evaluation.kleene import Bools, Floats, needed
 from stoploss.engine.history.frame import BAD, FAILED, LOOKED, Frame, Plane
+from stoploss.engine.history.nodes import keys_of
 from stoploss.engine.model import ResourceId
 from stoploss.rules.catalogue import Signal
 
@@ -56,8 +58,12 @@ class Reading:
 class Readings:
     """Windows of single series over one frame."""
 
-    def __init__(self, frame: Frame, percent: int) -> None:
+    def __init__(
+        self, frame: Frame, percent: int, nodes: Callable[[ResourceId], tuple[str, ...]] | None = None
+    ) -> None:
+        """Read a frame; `nodes` says which machines told of a resource, or of what names it."""
         self.frame, self.percent = frame, percent
+        self._nodes = nodes or (lambda resource: ())
         self._places: dict[str, dict[ResourceId, int]] = {}
         self._covered: dict[tuple[str, int], Bools] = {}
 
@@ -88,16 +94,22 @@ class Readings:
         found = np.flatnonzero((status > 0) & (status < BAD))
         return int(found[-1]) + self.frame.first if len(found) else None
 
-    def looked(self, signal: Signal, slot: int) -> bool:
-        """Whether the collector of a signal had looked in a slot."""
-        looks = self.frame.looks.get(signal.collector)
-        if looks is None:
-            return False
+    def lookers(self, signal: Signal, resource: ResourceId) -> tuple[str, ...]:
+        """The collectors of a signal that look at a resource, those of nodes as NODE/COLLECTOR."""
+        return keys_of(signal.collector, self._nodes(resource), self.frame.looks)
+
+    def looked(self, signal: Signal, resource: ResourceId, slot: int) -> bool:
+        """Whether the collectors of a signal had looked at a resource in a slot."""
+        keys = self.lookers(signal, resource)
+        return bool(keys) and all(self._fresh(key, slot) for key in keys)
+
+    def _fresh(self, key: str, slot: int) -> bool:
+        looks = self.frame.looks[key]
         found = np.flatnonzero(looks[: max(0, slot - self.frame.first + 1)])
         if not len(found):
             return False
         age = slot - self.frame.first - int(found[-1])
-        return bool(looks[found[-1]] == LOOKED) and age < self.frame.look_cadence.get(signal.collector, 1)
+        return bool(looks[found[-1]] == LOOKED) and age < self.frame.look_cadence.get(key, 1)
 
     def bare(self, signal: Signal, column: Column, slot: int) -> float | Unknown:
         """The newest fresh sample in the signal's unit, or why it is unknown."""
@@ -142,28 +154,30 @@ class Readings:
         remark = self.frame.remarks.get((signal.name, resource))
         if remark is not None:
             return Unknown(Why.UNDEFINED, f"{signal.name.partition('@')[0]}: {remark}", samples, of)
-        looks = self.frame.looks.get(signal.collector)
-        if signal.name not in self.frame.planes and (looks is None or not (looks == LOOKED).any()):
-            if looks is not None and (looks == FAILED).any():
-                return self._failed(signal, samples, of)
+        looks = {key: self.frame.looks[key] for key in self.lookers(signal, resource)}
+        if signal.name not in self.frame.planes and not any((row == LOOKED).any() for row in looks.values()):
+            for key, row in looks.items():
+                if (row == FAILED).any():
+                    return self._failed(key, samples, of)
             return Unknown(Why.UNPROVIDED, f"no collector provides {signal.name}", samples, of)
         if signal.name not in self.frame.planes:
             return Unknown(Why.UNPROVIDED, f"no collector provides {signal.name}", samples, of)
         return Unknown(Why.UNPROVIDED, f"{signal.name}: never seen on this {resource.kind}", samples, of)
 
-    def _failed(self, signal: Signal, samples: int | None, of: int | None) -> Unknown:
-        reason = self.frame.look_reasons.get(signal.collector, "no reason given")
-        return Unknown(Why.FAILED, f"collector {signal.collector} failed: {reason}", samples, of)
+    def _failed(self, key: str, samples: int | None, of: int | None) -> Unknown:
+        reason = self.frame.look_reasons.get(key, "no reason given")
+        return Unknown(Why.FAILED, f"collector {key} failed: {reason}", samples, of)
 
     def _why(self, plane: Plane, at: int, column: Column, slot: int, window: int) -> Unknown:
         """The first reason that a series' window is unknown."""
         signal, row = plane.signal, slot - self.frame.first
         samples, of = self.counts(plane, at, column, slot, window)
         count = f"{samples} of {of} samples"
-        looks = self.frame.looks.get(signal.collector)
-        looked = np.flatnonzero(looks[: row + 1]) if looks is not None else np.zeros(0, dtype=np.intp)
-        if looks is not None and len(looked) and looks[looked[-1]] == FAILED:
-            return self._failed(signal, samples, of)
+        for key in self.lookers(signal, column.resource):
+            looks = self.frame.looks[key]
+            looked = np.flatnonzero(looks[: row + 1])
+            if len(looked) and looks[looked[-1]] == FAILED:
+                return self._failed(key, samples, of)
         status = plane.status[: row + 1, at]
         read = np.flatnonzero(status)
         if len(read) and status[read[-1]] >= BAD:

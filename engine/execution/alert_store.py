@@ -11,6 +11,7 @@ from stoploss.engine.alert_memory import Memory
 from stoploss.engine.history.store_errors import StoreError
 from stoploss.engine.ledger import Ledger
 from stoploss.engine.ledger_schema import METADATA
+from stoploss.engine.masking import Masker
 
 TOLD = Table(
     "alerts_told",
@@ -37,13 +38,17 @@ def load(ledger: Ledger) -> Memory:
             raise StoreError(f"{ledger.name}: who was told what is damaged: {error}") from None
 
 
-def save(connection: Connection, before: Memory, after: Memory) -> None:
-    """Write what has changed, within a transaction of the ledger."""
+def save(connection: Connection, masker: Masker, before: Memory, after: Memory) -> None:
+    """Write what has changed, without secrets, within a transaction of the ledger."""
     for key in before.entries.keys() - after.entries.keys():
         connection.execute(delete(TOLD).where(TOLD.c.finding == key[0], TOLD.c.recipient == key[1]))
     for key, entry in after.entries.items():
         if before.entries.get(key) == entry:
             continue
         connection.execute(delete(TOLD).where(TOLD.c.finding == key[0], TOLD.c.recipient == key[1]))
-        row = {"finding": key[0], "recipient": key[1], "body": json.dumps(asdict(entry), allow_nan=False)}
+        row = {
+            "finding": key[0],
+            "recipient": key[1],
+            "body": json.dumps(masker.plain(asdict(entry)), allow_nan=False),
+        }
         connection.execute(insert(TOLD), row)

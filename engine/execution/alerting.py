@@ -93,7 +93,7 @@ class Alerting:
         silent = {name for name in names if modes.get(name, result.mode) not in TELLS}
         memory, groups = alert_memory.step(before, [item.wanted for item in things.values()], now, silent)
         with self._ledger.writing() as connection:
-            save(connection, before, memory)
+            save(connection, self._ledger.masker, before, memory)
         self._memory = memory
         problems = [why for group in groups if (why := self._tell(group, things)) is not None]
         return len(groups) - len(problems), tuple(problems)
@@ -131,7 +131,7 @@ class Alerting:
                 self._ledger.append_within(connection, _result(line, how, at))
             for item in over if how.delivered else ():
                 self._ledger.append_within(connection, _ended(item, at))
-            save(connection, before, after)
+            save(connection, self._ledger.masker, before, after)
         self._memory = after
 
 
@@ -152,7 +152,7 @@ def _intent(item: Tiding, at: datetime) -> Entry:
         evidence={
             "step": decision.step,
             "recipients": item.recipients,
-            "receiver": item.wanted.receiver,
+            "receivers": list(item.receivers),
             **({} if item.finding is None else _about(item.finding)),
         },
         who=WHO,

@@ -87,6 +87,10 @@ class Cycle:
         self._watch = Watch(ledger, self.executor.take_back, tools.now)
         self._said: dict[StepKey, str] = {}
 
+    def deliver(self, receiver: str, notice: Notice) -> Delivered:
+        """Send what is not about a finding to a receiver of `notify:`; nothing is remembered of it."""
+        return self._tools.deliver(receiver, notice)
+
     def reconcile(self) -> tuple[Entry, ...]:
         """Look what came of everything that a crash left open; once, before the first step.
 
@@ -155,14 +159,16 @@ class Cycle:
         new: dict[StepKey, str] = {}
         lines = []
         known = self._known([item.id for item in result.findings])
+        labels = {item.id: item.labels for item in result.findings}
         for item in result.decisions:
             if item.finding is None or item.action == ALERT:
                 continue
             key = item.finding, item.step
             new[key] = item.verdict
             if known.get(key) != item.verdict and item.verdict not in ("done", "failed"):
+                said = item.verdict, item.why
                 line = decision_line(
-                    item, policies[item.policy], at=result.at, verdict=item.verdict, why=item.why
+                    item, policies[item.policy], labels[item.finding], at=result.at, said=said
                 )
                 lines.append(line)
         if lines:

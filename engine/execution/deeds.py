@@ -115,7 +115,7 @@ def deeds(ledger: Ledger, findings: Iterable[str]) -> dict[StepKey, Deed]:
 
 def _begun(before: Deed | None, key: StepKey, intent: Entry) -> Deed:
     """A step that is begun, once more where it is the same action as before."""
-    whom = {str((intent.evidence or {}).get("receiver")): intent.target or ""}
+    whom = {str(name): intent.target or "" for name in (intent.evidence or {}).get("receivers", ())}
     if before is None or before.intent.action != intent.action:
         return Deed(key, intent, receivers=whom)
     return Deed(key, intent, tries=before.tries + 1, told=before.told, receivers={**before.receivers, **whom})

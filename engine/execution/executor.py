@@ -182,13 +182,13 @@ class Executor:
                 continue
             now = fresh.get(item.id)
             if now is None:
-                self._note(item, _policy(before, item), "skipped", "a fresh look does not find it any more")
+                self._note(item, before, "skipped", "a fresh look does not find it any more")
                 out.skipped.append((item, "a fresh look does not find it any more"))
             elif now.verdict != "would":
-                self._note(item, _policy(before, item), now.verdict, f"after a fresh look: {now.why}")
+                self._note(item, before, now.verdict, f"after a fresh look: {now.why}")
                 out.skipped.append((item, f"after a fresh look: {now.why}"))
             elif (now.target, now.parameters) != (item.target, item.parameters):
-                self._note(item, _policy(before, item), "skipped", "after a fresh look it is another step")
+                self._note(item, before, "skipped", "after a fresh look it is another step")
                 out.skipped.append((item, "after a fresh look it is another step"))
             else:
                 still.append(now)
@@ -215,7 +215,11 @@ class Executor:
             intent = self._intent(task, {"step": decision.step, "conditions": conditions_of(task.finding)})
             self._ledger.append(result_of(intent, outcome, at=self._hands.now()))
             return outcome
-        evidence = intent_evidence(decision.step, order, found, conditions_of(task.finding)) | task.paced()
+        evidence = (
+            intent_evidence(decision.step, order, found, conditions_of(task.finding))
+            | task.paced()
+            | task.priced()
+        )
         intent = self._intent(task, evidence)
         try:
             outcome = action.act(order, found)
@@ -258,8 +262,11 @@ class Executor:
         if asked.id not in before:
             out.asked.append(asked)
 
-    def _note(self, decision: Decision, policy: Policy, verdict: str, why: str) -> None:
-        self._ledger.append(decision_line(decision, policy, at=self._hands.now(), verdict=verdict, why=why))
+    def _note(self, decision: Decision, before: Audit, verdict: str, why: str) -> None:
+        labels = next((item.labels for item in before.findings if item.id == decision.finding), {})
+        policy = _policy(before, decision)
+        line = decision_line(decision, policy, labels, at=self._hands.now(), said=(verdict, why))
+        self._ledger.append(line)
 
 
 @dataclass(frozen=True, slots=True)
@@ -296,6 +303,11 @@ class _Task:
             saved,
         )
 
+    def priced(self) -> dict[str, Any]:
+        """Of which kind the price is that it saves: cash, capacity and spend avoided are never added up."""
+        waste = self.finding.waste
+        return {} if waste is None or waste.kind is None else {"price_kind": waste.kind}
+
     def why(self) -> str:
         """Why it is done, for people."""
         others = [name for name in self.decision.policies if name != self.policy.name]
@@ -320,8 +332,19 @@ def wanted_of(decision: Decision, policy: Policy) -> Wanted:
     )
 
 
-def decision_line(decision: Decision, policy: Policy, *, at: datetime, verdict: str, why: str) -> Entry:
-    """The line that says what was decided of a step that is not carried out."""
+def decision_line(
+    decision: Decision, policy: Policy, labels: Mapping[str, str], *, at: datetime, said: tuple[str, str]
+) -> Entry:
+    """The line that says what was decided of a step that is not carried out.
+
+    Args:
+        decision: the step.
+        policy: that wants it.
+        labels: of the resource, for whoever asks later whose it was.
+        at: when.
+        said: the verdict, and why.
+    """
+    verdict, why = said
     return Entry(
         at=at,
         kind="decision",
@@ -334,7 +357,7 @@ def decision_line(decision: Decision, policy: Policy, *, at: datetime, verdict: 
         parameters=decision.parameters,
         verdict=verdict,
         why=why,
-        evidence={"step": decision.step},
+        evidence={"step": decision.step, "order": {"labels": dict(labels)}},
         promised=decision.saves_per_hour,
         currency=decision.currency,
     )

@@ -61,7 +61,7 @@ def standing_of(
         told={
             key: {name: deed.told[who] for name, who in deed.receivers.items() if who in deed.told}
             for key, deed in found.items()
-            if deed.intent.action == ALERT and "receiver" in (deed.intent.evidence or {})
+            if deed.intent.action == ALERT and "receivers" in (deed.intent.evidence or {})
         },
         actions={key: deed.intent.action or "" for key, deed in found.items()},
         running=running,

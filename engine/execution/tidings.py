@@ -38,6 +38,7 @@ class Tiding:
         decision, policy: the alert step that it is, of a finding; None for what no step is about.
         recipients: how many the step tells in all.
         finding: what it tells of.
+        receivers: all that mean this recipient.
     """
 
     wanted: Wanted
@@ -46,6 +47,7 @@ class Tiding:
     policy: Policy | None = None
     recipients: int = 1
     finding: Finding | None = None
+    receivers: tuple[str, ...] = ()
 
 
 class Tidings:
@@ -103,10 +105,14 @@ class Tidings:
             decisions, at, zone = self._result.decisions, self._result.at, self._zone
             notice = partial(alerts.firing, finding, decisions, incident, at=at, zone=zone)
         receivers = step.to or (policy.contact or LOG,)
+        found = self._findings.get(decision.finding or "")
+        # Two receivers may mean the same in the end, who is told once.
+        meant: dict[str, list[str]] = {}
         for receiver in receivers:
-            wanted = self._wanted(name, receiver, labels, decision)
-            found = self._findings.get(decision.finding or "")
-            yield Tiding(wanted, notice, decision, policy, len(receivers), found)
+            meant.setdefault(self._recipient(receiver, labels), []).append(receiver)
+        for names in meant.values():
+            wanted = self._wanted(name, names[0], labels, decision)
+            yield Tiding(wanted, notice, decision, policy, len(meant), found, tuple(names))
 
     def _failure(self, decision: Decision, policy: Policy, step: Step) -> Iterator[Tiding]:
         """That a step has failed, and what waits for it."""

@@ -53,12 +53,15 @@ class Extras:
         gone: (resource, time) of inventories that did not hold the resource.
         every: collector -> seconds between two looks.
         late: samples that came after their slot was sealed.
+        nodes: resource -> the machines that told of it, where not only this one did. Of those the
+            looks say all: their readings show nothing about the collectors of this machine.
     """
 
     looks: Mapping[str, tuple[LookEvent, ...]] = field(default_factory=dict)
     gone: tuple[tuple[ResourceId, float], ...] = ()
     every: Mapping[str, float] = field(default_factory=dict)
     late: int = 0
+    nodes: Mapping[ResourceId, tuple[str, ...]] = field(default_factory=dict)
 
 
 def assemble(material: Material, extras: Extras, resolution: float, until: float | None) -> Frame:
@@ -84,7 +87,8 @@ def assemble(material: Material, extras: Extras, resolution: float, until: float
             "use a coarser resolution, or remove rows whose time is far from the others"
         )
     planes = {name: fold(r, resolution, first, last) for name, r in material.readings.items()}
-    looks = _looks(material, events, resolution, (first, max(last, end)))
+    own = _own(material, extras)
+    looks = _looks(own, events, resolution, (first, max(last, end)))
     return Frame(
         resolution,
         first,
@@ -92,7 +96,7 @@ def assemble(material: Material, extras: Extras, resolution: float, until: float
         planes,
         _resources(material, extras, resolution, last),
         {name: row[: last - first + 1] for name, row in looks.items()},
-        _look_cadence(material, extras, looks, resolution),
+        _look_cadence(material, own, (extras, looks), resolution),
         _failures(events, resolution, last),
         material.reasons,
         extras.late,
@@ -108,7 +112,7 @@ def _span(material: Material, events: Mapping[str, tuple[LookEvent, ...]]) -> tu
 
 def _look_events(material: Material, extras: Extras) -> dict[str, tuple[LookEvent, ...]]:
     """What was said about whole looks, in order of time; recorded failures have no reason but their text."""
-    events = {name: list(looks) for name, looks in extras.looks.items()}
+    events: dict[str, list[LookEvent]] = {}
     readings = material.readings.get(SUCCESS)
     if readings is not None:
         rows = zip(readings.times, readings.series, readings.values, readings.status, strict=True)
@@ -117,11 +121,42 @@ def _look_events(material: Material, extras: Extras) -> dict[str, tuple[LookEven
             if status >= BAD:
                 failure = material.reasons[status - BAD]
             events.setdefault(readings.resources[series].id, []).append(LookEvent(float(time), failure))
+    # After those: of one instant what a live look says stands, as it knows why it failed.
+    for name, looks in extras.looks.items():
+        events.setdefault(name, []).extend(looks)
     return {name: tuple(sorted(looks, key=lambda look: look.time)) for name, looks in events.items()}
 
 
+@dataclass(frozen=True, slots=True)
+class _Own:
+    """Of one collector's signal: when it was read, and seconds between two looks, on this machine."""
+
+    collector: str
+    times: Floats
+    given: Floats
+
+
+def _own(material: Material, extras: Extras) -> list[_Own]:
+    """Per signal what this machine's collectors read."""
+    here = np.array([resource not in extras.nodes for resource in material.resources], bool)
+    found = []
+    for name, readings in material.readings.items():
+        if name == SUCCESS:
+            continue
+        mine = here[material.members[name]]
+        times, given = readings.times, material.given[name]
+        if not mine.all():
+            times, given = times[mine[readings.series]], given[mine]
+        if len(times):
+            found.append(_Own(readings.signal.collector, times, given))
+    return found
+
+
 def _looks(
-    material: Material, events: Mapping[str, tuple[LookEvent, ...]], resolution: float, span: tuple[int, int]
+    own: Iterable[_Own],
+    events: Mapping[str, tuple[LookEvent, ...]],
+    resolution: float,
+    span: tuple[int, int],
 ) -> dict[str, Bytes]:
     """Per collector and slot: 0, LOOKED or FAILED. A reading shows that its collector looked."""
     first, last = span
@@ -130,9 +165,8 @@ def _looks(
     def row(collector: str) -> Bytes:
         return rows.setdefault(collector, np.zeros(last - first + 1, np.uint8))
 
-    for name, readings in material.readings.items():
-        if name != SUCCESS:
-            row(readings.signal.collector)[slots_of(readings.times, resolution) - first] = LOOKED
+    for item in own:
+        row(item.collector)[slots_of(item.times, resolution) - first] = LOOKED
     for collector, looks in events.items():
         for look in looks:
             row(collector)[slot_of(look.time, resolution) - first] = FAILED if look.failure else LOOKED
@@ -140,15 +174,14 @@ def _looks(
 
 
 def _look_cadence(
-    material: Material, extras: Extras, looks: Mapping[str, Bytes], resolution: float
+    material: Material, own: Iterable[_Own], told: tuple[Extras, Mapping[str, Bytes]], resolution: float
 ) -> dict[str, int]:
     """Slots between two looks: as given, else the median distance of the slots with a look."""
+    extras, looks = told
     seconds: dict[str, float] = {}
-    for name, readings in material.readings.items():
-        given = material.given[name]
-        shortest = float(np.nanmin(given)) if not np.isnan(given).all() else np.inf
-        collector = readings.signal.collector
-        seconds[collector] = min(seconds.get(collector, np.inf), shortest)
+    for item in own:
+        shortest = float(np.nanmin(item.given)) if not np.isnan(item.given).all() else np.inf
+        seconds[item.collector] = min(seconds.get(item.collector, np.inf), shortest)
     if SUCCESS in material.readings:
         pairs = zip(material.readings[SUCCESS].resources, material.given[SUCCESS], strict=True)
         seconds |= {resource.id: float(given) for resource, given in pairs if not np.isnan(given)}
@@ -189,7 +222,8 @@ def _resources(
         labels = changes.get(index, [])
         if not labels or labels[0].slot > slot:
             labels = [LabelChange(slot, {}), *labels]
-        present[resource] = Presence(slot, tuple(labels), absences.get(index, ()))
+        nodes = extras.nodes.get(resource, ())
+        present[resource] = Presence(slot, tuple(labels), absences.get(index, ()), nodes)
     return present
 
 

@@ -50,11 +50,14 @@ class Presence:
             one change with none.
         absences: (from, to) slots, `to` excluded and None while it lasts, in which an
             inventory was read that did not hold it.
+        nodes: the machines that told of it, in order of names; "" is this one. Empty where
+            no other machine ever did.
     """
 
     first: int
     changes: tuple[LabelChange, ...]
     absences: tuple[tuple[int, int | None], ...] = ()
+    nodes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +94,7 @@ class Frame:
         resolution: seconds per slot.
         planes: signal name -> plane; a signal that was never seen has none.
         resources: every resource seen up to the frame's end, since its first sight.
-        looks: collector -> per slot 0, LOOKED or FAILED.
+        looks: collector -> per slot 0, LOOKED or FAILED; one of another machine is NODE/COLLECTOR.
         look_cadence: collector -> slots between two of its looks.
         look_reasons: collector -> why its newest failed look failed.
         reasons: bad-reading reasons, indexed by status - BAD.

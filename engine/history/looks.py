@@ -9,13 +9,14 @@ from __future__ import annotations
 import json
 import math
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from sqlalchemy import (
     BigInteger,
     Column,
+    Connection,
     Float,
     Integer,
     LargeBinary,
@@ -55,6 +56,7 @@ class Kept:
         look: what it saw; None where it failed.
         failure: why, in words.
         node: of another machine that forwards; empty for this one.
+        every: seconds between two looks of a node's collector; None for one of this machine.
     """
 
     collector: str
@@ -62,25 +64,35 @@ class Kept:
     look: Look | None
     failure: str | None = None
     node: str = ""
+    every: float | None = None
 
 
 class LookStore:
     """Looks in a database, in the order in which they came."""
 
-    def __init__(self, url: str, *, read_only: bool = False) -> None:
+    def __init__(self, url: str, *, read_only: bool = False, durable: bool = False) -> None:
         """Open the store, and create it where it is not there and may be written.
+
+        Args:
+            url: of the database.
+            read_only: change nothing.
+            durable: what was kept outlives a power cut; else the last looks may be lost.
 
         Raises:
             StoreError: it cannot be used.
         """
         self._url = parsed(url)
-        self._engine = engine_of(self._url, read_only=read_only, busy=BUSY_SECONDS, durable=False)
+        self._engine = engine_of(self._url, read_only=read_only, busy=BUSY_SECONDS, durable=durable)
         if not read_only:
             with told(self._url), self._engine.execution_options(**WRITES).begin() as connection:
                 METADATA.create_all(connection)
 
-    def append(self, looks: Iterable[Kept]) -> None:
+    def append(self, looks: Iterable[Kept], also: Callable[[Connection], None] | None = None) -> None:
         """Keep looks, all or none.
+
+        Args:
+            looks: what is kept.
+            also: writes what is to be on disk with them.
 
         Raises:
             StoreError: they cannot be written.
@@ -92,32 +104,54 @@ class LookStore:
         if rows:
             with told(self._url), self._engine.execution_options(**WRITES).begin() as connection:
                 connection.execute(insert(LOOKS), rows)
+                if also is not None:
+                    also(connection)
 
-    def read(self, since: float = -math.inf) -> Iterator[Kept]:
-        """The looks at or after an instant (seconds since the epoch), in the order in which they came.
+    def read(
+        self, since: float = -math.inf, until: float = math.inf, *, node: str | None = None
+    ) -> Iterator[Kept]:
+        """The looks from one instant to another, in the order in which they came.
+
+        Args:
+            since, until: seconds since the epoch; the looks at `until` are not among them.
+            node: whose looks; None for all.
 
         Raises:
             StoreError: they cannot be read, or one is damaged.
         """
-        query = select(LOOKS).where(LOOKS.c.at >= since).order_by(LOOKS.c.seq)
+        query = select(LOOKS).where(LOOKS.c.at >= since, LOOKS.c.at < until).order_by(LOOKS.c.seq)
+        if node is not None:
+            query = query.where(LOOKS.c.node == node)
         with told(self._url), self._engine.begin() as connection:
             for row in connection.execute(query.execution_options(yield_per=500)):
                 try:
-                    look, failure = unpacked(row.body, row.at)
+                    said = unpacked(row.body)
+                    look, failure = look_of(said, row.at)
+                    every = None if said.get("every") is None else float(said["every"])
                 except (ValueError, TypeError, LookupError, zlib.error) as error:
                     raise StoreError(
                         f"{shown(self._url)}: a look of {row.collector} is damaged; restore it from a copy"
                     ) from error
-                yield Kept(row.collector, row.at, look, failure, row.node)
+                yield Kept(row.collector, row.at, look, failure, row.node, every)
 
-    def forget(self, before: float) -> int:
+    def forget(self, before: float, held: Mapping[str, float] | None = None) -> int:
         """Forget looks before an instant; returns how many.
+
+        Args:
+            before: the instant.
+            held: nodes of which more is held, and since when.
 
         Raises:
             StoreError: the store cannot be written.
         """
+        held = {node: since for node, since in (held or {}).items() if since < before}
         with told(self._url), self._engine.execution_options(**WRITES).begin() as connection:
-            return connection.execute(delete(LOOKS).where(LOOKS.c.at < before)).rowcount
+            query = delete(LOOKS).where(LOOKS.c.at < before)
+            count = connection.execute(query.where(LOOKS.c.node.not_in(held)) if held else query).rowcount
+            for node, since in held.items():
+                query = delete(LOOKS).where(LOOKS.c.node == node, LOOKS.c.at < since)
+                count += connection.execute(query).rowcount
+            return count
 
     def close(self) -> None:
         """Let go of the database."""
@@ -129,19 +163,23 @@ def packed(item: Kept) -> bytes:
     return zlib.compress(json.dumps(plain(item), separators=(",", ":")).encode(), LEVEL)
 
 
-def unpacked(body: bytes, at: float) -> tuple[Look | None, str | None]:
-    """A look, or why it failed.
+def unpacked(body: bytes) -> dict[str, Any]:
+    """What `plain` gave.
 
     Raises:
-        ValueError, TypeError, LookupError, zlib.error: it is damaged.
+        ValueError, zlib.error: it is damaged.
     """
-    return look_of(json.loads(zlib.decompress(body)), at)
+    said = json.loads(zlib.decompress(body))
+    if not isinstance(said, dict):
+        raise ValueError("it is no look")  # noqa: TRY004 - a damaged text, not a mistake of the caller
+    return said
 
 
 def plain(item: Kept) -> dict[str, Any]:
     """A look as JSON values: resources with their labels and readings."""
+    more = {} if item.every is None else {"every": item.every}
     if item.look is None:
-        return {"failure": item.failure or "failed"}
+        return {"failure": item.failure or "failed", **more}
     resources: dict[tuple[ResourceId, int], list[Any]] = {}
     for sample in item.look.samples:
         key = sample.resource, id(sample.labels)
@@ -153,6 +191,7 @@ def plain(item: Kept) -> dict[str, Any]:
         "samples": list(resources.values()),
         "inventories": sorted(item.look.inventories),
         "notes": list(item.look.notes),
+        **more,
     }
 
 

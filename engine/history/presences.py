@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from stoploss.engine.history.frame import LabelChange, Presence
+from stoploss.engine.history.nodes import together
 
 
 def merged(stored: Presence | None, given: Presence, last: int) -> Presence:
@@ -34,7 +35,12 @@ def merged(stored: Presence | None, given: Presence, last: int) -> Presence:
             absences[start] = stop
     for start, stop in given.absences:
         absences[start] = ends.get(start) if stop is None else stop
-    return Presence(min(stored.first, given.first), tuple(changes), tuple(sorted(absences.items())))
+    return Presence(
+        min(stored.first, given.first),
+        tuple(changes),
+        tuple(sorted(absences.items())),
+        together(stored.nodes, given.nodes),
+    )
 
 
 def as_of(presence: Presence, last: int) -> Presence:
@@ -56,4 +62,4 @@ def without(presence: Presence, before: int) -> Presence:
     changes = presence.changes[len(old) - 1 :] if old else presence.changes
     changes = (LabelChange(presence.first, changes[0].labels), *changes[1:])
     absences = tuple((a, b) for a, b in presence.absences if b is None or b > before)
-    return Presence(presence.first, changes, absences)
+    return replace(presence, changes=changes, absences=absences)

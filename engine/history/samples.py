@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import math
 from array import array
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
+from dataclasses import replace
 
 import numpy as np
 
 from stoploss.engine.history.assemble import Extras, LookEvent, assemble
 from stoploss.engine.history.frame import Frame, sealed_slot
 from stoploss.engine.history.material import build
+from stoploss.engine.history.names import plain, storable
+from stoploss.engine.history.nodes import key_of
 from stoploss.engine.history.rows import Block, Rows
 from stoploss.engine.model import Look, ResourceId
 from stoploss.rules.catalogue import Catalogue
@@ -38,24 +41,40 @@ class SampleBuffer:
         self._series, self._states, self._sets = array("i"), array("i"), array("i")
         self._looks: dict[str, list[LookEvent]] = {}
         self._gone: list[tuple[ResourceId, float]] = []
-        self._absent: set[ResourceId] = set()
+        self._telling: dict[ResourceId, set[str]] = {}
+        self._told: dict[ResourceId, set[str]] = {}
+        self._nodes: dict[ResourceId, tuple[str, ...]] = {}
+        self._node_every: dict[str, float] = {}
         self._sealed = -math.inf
         self._late = 0
 
-    def add(self, collector: str, look: Look, *, slot_time: float) -> None:
+    def add(
+        self, collector: str, look: Look, *, slot_time: float, node: str = "", every: float | None = None
+    ) -> None:
         """Take one successful look.
 
         Its samples are filed under `slot_time`, the scheduled instant of the look in seconds
         since the epoch. A known resource of a kind in `look.inventories` that is not among the
-        samples is gone from then on.
+        samples is gone from then on, unless another machine tells of it.
+
+        Args:
+            collector: its name.
+            look: what it saw. Looks of one machine come in the order of their times.
+            slot_time: when.
+            node: of another machine that looked; empty for this one.
+            every: seconds between two looks, for a node's collector.
 
         Raises:
             ValueError: a sample's signal is not in the catalogue; nothing of the look is taken.
         """
+        look = storable(look)
         foreign = sorted({sample.signal for sample in look.samples} - self._catalogue.keys())
         if foreign:
             raise ValueError(f"collector {collector} gave {foreign[0]}, which is not in the catalogue")
         rows = self._rows
+        if node:
+            look = _named(look, node)
+        interval = self.every.get(collector, math.nan) if not node else every or math.nan
         seen = {sample.resource for sample in look.samples}
         for sample in look.samples:
             signal = self._catalogue[sample.signal]
@@ -65,19 +84,58 @@ class SampleBuffer:
             self._values.append(value)
             self._states.append(state)
             self._sets.append(rows.label_set(sample.labels.items()) if sample.labels else -1)
-            self._intervals.append(self.every.get(collector, math.nan))
+            self._intervals.append(interval)
         if slot_time <= self._sealed:
             self._late += len(look.samples)
-        self._absent -= seen
-        for resource in rows.resources:
-            if resource.kind in look.inventories and resource not in seen and resource not in self._absent:
-                self._gone.append((resource, slot_time))
-                self._absent.add(resource)
-        self._looks.setdefault(collector, []).append(LookEvent(slot_time))
+        self._note(node, seen)
+        if look.inventories:
+            self._miss(node, look.inventories, seen, slot_time)
+        # What of another machine was read says nothing about collectors here: each is named.
+        names = {collector, *(self._catalogue[item.signal].collector for item in look.samples if node)}
+        for name in sorted(names):
+            self._looks.setdefault(key_of(node, name), []).append(LookEvent(slot_time))
+            if node and every:
+                # Its own looks say how often; what another one reads for it may come less often.
+                self._node_every[key_of(node, name)] = (
+                    every if name == collector else (self._node_every.get(key_of(node, name), every))
+                )
 
-    def add_failure(self, collector: str, time: float, reason: str) -> None:
+    def _note(self, node: str, seen: set[ResourceId]) -> None:
+        """Remember which machines tell of a resource, and ever did."""
+        for resource in seen:
+            self._telling.setdefault(resource, set()).add(node)
+            told = self._told.setdefault(resource, set())
+            if node not in told:
+                told.add(node)
+                if told != {""}:
+                    self._nodes[resource] = tuple(sorted(told))
+
+    def _miss(self, node: str, kinds: Collection[str], seen: set[ResourceId], time: float) -> None:
+        """What a machine lists no more it does not tell of; what none tells of is gone."""
+        for resource in self._rows.resources:
+            if resource.kind in kinds and resource not in seen:
+                telling = self._telling.get(resource, set())
+                if node in telling:
+                    telling.discard(node)
+                    if not telling:
+                        self._gone.append((resource, time))
+
+    def add_failure(
+        self, collector: str, time: float, reason: str, *, node: str = "", every: float | None = None
+    ) -> None:
         """Note that a collector's look at `time` (seconds since the epoch) failed, and why."""
-        self._looks.setdefault(collector, []).append(LookEvent(time, reason or "failed"))
+        key = key_of(node, collector)
+        self._looks.setdefault(key, []).append(LookEvent(time, plain(reason or "failed")))
+        if node and every:
+            self._node_every[key] = every
+
+    def note_late(self, samples: int) -> None:
+        """Count samples that came after their slots were sealed, and went past this buffer."""
+        self._late += samples
+
+    def __len__(self) -> int:
+        """How many readings are held."""
+        return len(self._times)
 
     @property
     def resources(self) -> tuple[ResourceId, ...]:
@@ -120,10 +178,24 @@ class SampleBuffer:
         extras = Extras(
             {name: tuple(looks) for name, looks in self._looks.items()},
             tuple(self._gone),
-            self.every,
+            {**self._node_every, **self.every},
             self._late,
+            self._nodes,
         )
         frame = assemble(build(self._rows, [block], ordered=False), extras, resolution, until)
         if until is not None:
             self._sealed = max(self._sealed, sealed_slot(until, resolution) * resolution)
         return frame
+
+
+def _named(look: Look, node: str) -> Look:
+    """A look of a node, its collectors called NODE/COLLECTOR."""
+    if not any(sample.resource.kind == "collector" for sample in look.samples):
+        return look
+    samples = tuple(
+        replace(sample, resource=ResourceId("collector", key_of(node, sample.resource.id)))
+        if sample.resource.kind == "collector"
+        else sample
+        for sample in look.samples
+    )
+    return replace(look, samples=samples)

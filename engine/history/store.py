@@ -215,6 +215,8 @@ class SampleStore:
                 schema.METADATA.create_all(connection)
                 meta = {"schema": str(schema.SCHEMA), "resolution": repr(float(resolution or 0))}
                 connection.execute(insert(schema.META), [{"name": n, "value": v} for n, v in meta.items()])
+            elif not self._read_only:
+                schema.NODES.create(connection, checkfirst=True)
         if int(meta["schema"]) > schema.SCHEMA:
             raise StoreError(
                 f"{shown(self._url)}: it was written by a newer stoploss (tables {meta['schema']}, this one "

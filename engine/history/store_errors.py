@@ -22,8 +22,23 @@ _FIXES = (
     ("readonly", "it may not be written; check its permissions"),
     ("read-only", "it may not be written; check its permissions"),
     ("disk is full", "the disk is full; make room, or keep less with settings.retention"),
+    ("disk i/o error", "the disk cannot be read or written; check whether it is full or broken"),
+    ("no space left", "the disk is full; make room, or keep less with settings.retention"),
     ("no such table", "it holds no samples yet; run the daemon first"),
+    ("undefinedtable", "it holds no samples yet; run the daemon first"),
+    ("connection refused", "its server does not answer; start it, or check `state`"),
+    ("could not translate host name", "its server is not known; check the name in `state`"),
+    ("failed to resolve host", "its server is not known; check the name in `state`"),
+    ("password authentication failed", "its server refuses the user or the password; check `state`"),
+    ("starting up", "its server is starting; it is tried again"),
+    ("shutting down", "its server is stopping; it is tried again"),
+    ("terminating connection", "its server broke the connection; it is tried again"),
+    ("closed the connection", "its server broke the connection; it is tried again"),
+    ("connection timeout", "its server does not answer; start it, or check `state`"),
 )
+
+
+DRIVER = "postgresql+psycopg"
 
 
 def parsed(url: str) -> URL:
@@ -33,9 +48,11 @@ def parsed(url: str) -> URL:
         StoreError: it is none.
     """
     try:
-        return make_url(url)
+        address = make_url(url)
     except ArgumentError as error:
         raise StoreError(f"{url!r} is no database URL; write one such as sqlite:///stoploss.db") from error
+    # The driver that comes with stoploss[postgres], whichever SQLAlchemy would take.
+    return address.set(drivername=DRIVER) if address.drivername in ("postgresql", "postgres") else address
 
 
 def shown(url: URL) -> str:

@@ -6,7 +6,7 @@ from collections import defaultdict
 from dataclasses import dataclass, field
 
 import numpy as np
-from sqlalchemy import Connection, delete, insert, select, update
+from sqlalchemy import Connection, delete, insert, inspect, select, update
 
 from stoploss.engine.history import store_schema as schema
 from stoploss.engine.history.frame import BAD, MAX_REASONS, Bytes, Floats, Frame, LabelChange, Plane, Presence
@@ -58,8 +58,15 @@ def _load_resources(connection: Connection) -> dict[ResourceId, Presence]:
         changes[ResourceId(row.kind, row.resource)].append(change)
     for row in connection.execute(select(schema.ABSENCES).order_by(schema.ABSENCES.c.start)):
         absences[ResourceId(row.kind, row.resource)].append((row.start, row.stop))
+    nodes: dict[ResourceId, list[str]] = defaultdict(list)
+    if inspect(connection).has_table(schema.NODES.name):
+        # A store of an earlier version, opened for reading, has none.
+        for row in connection.execute(select(schema.NODES).order_by(schema.NODES.c.node)):
+            nodes[ResourceId(row.kind, row.resource)].append(row.node)
     return {
-        resource: Presence(row.first, tuple(changes[resource]), tuple(absences[resource]))
+        resource: Presence(
+            row.first, tuple(changes[resource]), tuple(absences[resource]), tuple(nodes[resource])
+        )
         for row in connection.execute(select(schema.RESOURCES))
         for resource in (ResourceId(row.kind, row.resource),)
     }
@@ -137,7 +144,7 @@ def write_resource(connection: Connection, known: Known, resource: ResourceId, p
     """Replace what is stored of a resource."""
     key = {"kind": resource.kind, "resource": resource.id}
     if resource in known.resources:
-        for table in (schema.RESOURCES, schema.LABELS, schema.ABSENCES):
+        for table in (schema.RESOURCES, schema.LABELS, schema.ABSENCES, schema.NODES):
             same = (table.c.kind == resource.kind) & (table.c.resource == resource.id)
             connection.execute(delete(table).where(same))
     known.resources[resource] = presence
@@ -147,6 +154,8 @@ def write_resource(connection: Connection, known: Known, resource: ResourceId, p
     if presence.absences:
         spans = [key | {"start": start, "stop": stop} for start, stop in presence.absences]
         connection.execute(insert(schema.ABSENCES), spans)
+    if presence.nodes:
+        connection.execute(insert(schema.NODES), [key | {"node": node} for node in presence.nodes])
 
 
 def write_meta(connection: Connection, known: Known, values: dict[str, str | None]) -> None:

@@ -90,6 +90,14 @@ ABSENCES = Table(
     Column("start", BigInteger, primary_key=True, autoincrement=False),
     Column("stop", BigInteger),
 )
+NODES = Table(
+    "history_nodes",
+    METADATA,
+    Column("kind", String(64), primary_key=True),
+    Column("resource", Text, primary_key=True),
+    Column("node", String(200), primary_key=True),
+)
+"""Which machines told of a resource; of one without a row only this one did."""
 
 
 def pack(values: Floats, status: Bytes, increase: Floats | None) -> bytes:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
 import numpy.typing as npt
 
 from stoploss.engine.history.frame import Frame, Plane
+from stoploss.engine.history.late import filled
 from stoploss.engine.history.store import SampleStore
+from stoploss.engine.model import ResourceId
 
 MOST = 20_000_000
 """Values that are held beyond what windows need; with their status bytes that is 180 MB."""
@@ -93,6 +96,22 @@ class Window:
         # Cut now and then: each cut that is kept copies everything.
         if self._frame.slots > self._slots * 5 // 4 + 16:
             self._frame = _copied(self._frame.cut(self._frame.last - self._slots + 1, self._frame.last))
+
+    def fill(self, late: Frame, alone: Callable[[ResourceId], bool]) -> None:
+        """Put what came late into slots that were stored, and into those that are held.
+
+        Args:
+            late: slots, made of all that one machine saw in them.
+            alone: whether only this machine tells of a resource.
+
+        Raises:
+            StoreError: they cannot be written.
+        """
+        if not late.slots:
+            return
+        self._store.append(filled(self._store.read(late.first, late.last), late, alone))
+        if self._frame is not None:
+            self._frame = self._store.read(self._frame.first, self._frame.last)
 
     def prune(self, before_slot: int) -> None:
         """Forget slots before one, on disk.

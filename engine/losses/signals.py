@@ -17,8 +17,9 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from stoploss.engine.evaluation.columns import with_implied
+from stoploss.engine.evaluation.implied import with_implied
 from stoploss.engine.history.frame import LOOKED, VALID, Frame, Presence
+from stoploss.engine.history.nodes import collector_of, key_of, keys_of, provided
 from stoploss.engine.losses.incremental import LiveRun, judge
 from stoploss.engine.losses.model import LossSettings, LossVerdict
 from stoploss.engine.losses.planes import PLANNED, STEP, Inputs, Out, Series
@@ -171,7 +172,7 @@ class LossSignals:
     def extend(self, frame: Frame) -> Frame:
         """The frame with the loss signals of its jobs; it begins where the one before ended."""
         outs = {name: Out(self._series[name], frame.slots, frame.planes.get(name)) for name in DERIVED}
-        present = with_implied(frame.resources) if COLLECTOR in frame.looks else frame.resources
+        present = with_implied(frame.resources) if provided(COLLECTOR, frame.looks) else frame.resources
         inputs = Inputs(frame)
         self._without_logs(outs["loss.verdict"], frame, present, inputs)
         for job in inputs.jobs:
@@ -185,9 +186,10 @@ class LossSignals:
                 planes[name] = plane
         # What is concluded was looked at whenever the logs were.
         looks, cadence = dict(frame.looks), dict(frame.look_cadence)
-        if COLLECTOR in looks:
-            looks.setdefault("derived", looks[COLLECTOR])
-            cadence.setdefault("derived", cadence.get(COLLECTOR, 1))
+        for key in [key for key in looks if collector_of(key) == COLLECTOR]:
+            derived = key_of(key.rpartition("/")[0], "derived")
+            looks.setdefault(derived, looks[key])
+            cadence.setdefault(derived, cadence.get(key, 1))
         near = {("loss.verdict", job): state.near for job, state in self._jobs.items() if state.near}
         remarks = {**near, **frame.remarks}
         return replace(frame, planes=planes, looks=looks, look_cadence=cadence, remarks=remarks)
@@ -224,20 +226,23 @@ class LossSignals:
         self, out: Out, frame: Frame, present: Mapping[ResourceId, Presence], inputs: Inputs
     ) -> None:
         """Jobs whose logs were looked for and not found."""
-        looked = frame.looks.get(COLLECTOR)
-        if looked is None:
+        if not provided(COLLECTOR, frame.looks):
             return
         index = np.arange(frame.first, frame.last + 1)
         first = {job: rows[0] for job in inputs.jobs if (rows := inputs.rows(job))}
         for job, presence in present.items():
             if job.kind != "job" or job in self._jobs:
                 continue
-            there = (looked == LOOKED) & (index >= presence.first)
+            keys = keys_of(COLLECTOR, presence.nodes, frame.looks)
+            if not keys:
+                continue
+            looked = np.logical_and.reduce([frame.looks[key] == LOOKED for key in keys])
+            there = looked & (index >= presence.first)
             there[first.get(job, frame.slots) :] = False
             for gone, back in presence.absences:
                 there &= (index < gone) | (index >= (np.inf if back is None else back))
             if there.any():
-                out.series.cadence.setdefault(job, frame.look_cadence.get(COLLECTOR, 1))
+                out.series.cadence.setdefault(job, max(frame.look_cadence.get(key, 1) for key in keys))
                 for row in np.flatnonzero(there).tolist():
                     out.write(job, row, VALID, "cannot-tell")
 

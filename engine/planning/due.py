@@ -25,7 +25,7 @@ def drafts(candidate: Candidate, situation: Situation) -> list[Draft]:
         if not draft.done:
             natural = due = _natural(candidate, step.after, situation.at)
             if found and before is not None and natural is not None:
-                due = max(natural, *_distances(found, step))
+                due = max([natural, *_distances(found, step)])
             draft = replace(draft, due=due)
             if draft.alert:
                 due, notes = _loud(candidate, due, situation)
@@ -40,7 +40,9 @@ def drafts(candidate: Candidate, situation: Situation) -> list[Draft]:
 def _distances(found: Sequence[Draft], step: Step) -> Iterator[datetime]:
     """When a step is due by its distance to each before it: an alert may come after what follows it."""
     for item in found:
-        if item.due is not None:
+        # One that may fail, and has, is not waited for.
+        failed = item.failed is not None and item.step.on_failure == "continue"
+        if item.due is not None and not failed:
             yield item.due + timedelta(seconds=max(0.0, step.after - item.step.after))
 
 

@@ -242,3 +242,13 @@ def test_an_answer_that_must_be_given(fleet: Fleet, answer: str) -> None:
         "approve": ([], []),
         "reject": (["a", "b", "c"], ["a", "b", "c"]),
     }[answer]
+
+
+def test_two_receivers_that_are_one_are_told_once(fleet: Fleet) -> None:
+    """The owner is the team here: told once, and both of the step's receivers count as told."""
+    text = CHAIN.replace("alert: {to: owner}", "alert: {to: [owner, vision]}")
+    fleet.means["owner"] = "vision"
+    fleet.run(fleet.cycle(text), 20)
+
+    assert sum(line.startswith("firing") for line in fleet.lines("told")) == 1
+    assert fleet.running() == []

@@ -110,6 +110,21 @@ class Oracle:
                     unreadable = UNREADABLE
         return unreadable
 
+    def borne(self, named, slot):
+        """Whether anything that is there in a slot names a resource; what it cannot tell, it told before."""
+        for resource, presence in self.frame.resources.items():
+            if resource.kind == named.kind or not path(resource.kind, named.kind):
+                continue
+            name = None
+            for change in presence.changes:
+                given = change.labels.get(named.kind)
+                if change.slot <= slot and given is not UNREADABLE:
+                    name = given
+            away = any(a <= slot and (b is None or slot < b) for a, b in presence.absences)
+            if name == named.id and presence.first <= slot and not away:
+                return True
+        return False
+
     def rows(self, kind):
         result = []
         known = {r for r in self.frame.resources if r.kind == kind} | {
@@ -121,6 +136,8 @@ class Oracle:
             row, owner = None, None
             for slot in range(self.first_seen(resource), self.frame.last + 1):
                 gone = any(a <= slot and (b is None or slot < b) for a, b in absences)
+                if presence is None or slot < presence.first:
+                    gone = not self.borne(resource, slot)
                 if kind in ("gpu", "host", "process"):
                     said = self.own_label(resource, "job", slot)
                     new = owner if said is UNREADABLE else said

@@ -66,6 +66,7 @@ class Fleet:
         minutes, seconds: how far the clock is, from `BEGIN`.
         faults: (action, job) -> what happens instead: `fail`, `raise`, `lie` (says done and does nothing).
         undeliverable: receivers that cannot be reached.
+        means: receiver -> who is told in the end, where that is another.
         busy: jobs whose GPUs work.
         silent: jobs that nobody can see.
         labels: of jobs, beside those that all have.
@@ -77,6 +78,7 @@ class Fleet:
     seconds: float = 0.0
     faults: dict[tuple[str, str], str] = field(default_factory=dict)
     undeliverable: set[str] = field(default_factory=set)
+    means: dict[str, str] = field(default_factory=dict)
     busy: set[str] = field(default_factory=set)
     silent: set[str] = field(default_factory=set)
     labels: dict[str, dict[str, str]] = field(default_factory=dict)
@@ -155,7 +157,7 @@ class Fleet:
             },
             lacks=self.lacks,
             deliver=self.deliver,
-            recipient=lambda receiver, labels: receiver,
+            recipient=lambda receiver, labels: self.means.get(receiver, receiver),
             now=self.now,
         )
 

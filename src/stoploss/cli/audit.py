@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 import sys
 from dataclasses import replace
@@ -15,7 +16,10 @@ from stoploss.cli.exits import CLEAN, DEGRADED, FINDINGS, UserError
 from stoploss.reports.audit_formats import FORMATS, format_of, renderer
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from stoploss.engine.audit import Audit
+    from stoploss.engine.findings import Finding
     from stoploss.rules.policy import PolicySet
 
 
@@ -98,6 +102,7 @@ def run(loaded: PolicySet, signals: tuple[str, ...], *, at: str | None, watch: s
     """
     from stoploss.engine import clock
     from stoploss.engine.audit import audit as evaluate
+    from stoploss.engine.masking import Masker
     from stoploss.rules.catalogue import catalogue
 
     decided = state.decided(loaded)
@@ -119,7 +124,14 @@ def run(loaded: PolicySet, signals: tuple[str, ...], *, at: str | None, watch: s
     # The slot of a live look has not ended yet; nobody wants to read an instant to come.
     when = min(result.at, clock.now()) if source.kind == "live" else result.at
     collectors = (*source.collectors, *failed, *decided.unread)
+    mask = Masker(os.environ).text
+    result = replace(result, findings=tuple(_masked(item, mask) for item in result.findings))
     return replace(result, at=when, collectors=collectors, notes=tuple(notes), samples=source.samples)
+
+
+def _masked(finding: Finding, mask: Callable[[str], str]) -> Finding:
+    """A finding whose labels hold no secret."""
+    return replace(finding, labels={name: mask(value) for name, value in finding.labels.items()})
 
 
 def _follow_up(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shlex
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 import click
@@ -19,27 +19,49 @@ if TYPE_CHECKING:
 
 LOOK_LIMIT = 3.5
 """Seconds that the look may take, so that the whole command stays under five."""
+ALL_LIMIT = 4.2
+"""Seconds after which a check that has not answered has failed."""
 
 
 @click.command()
 @click.argument("policies", nargs=-1, type=click.Path(path_type=str))
 @click.option("--format", "format_", type=click.Choice(["table", "json"]), default="table", show_default=True)
 def doctor(policies: tuple[str, ...], format_: str) -> int:
-    """Check what stoploss needs here: collectors, POLICIES, state, time zones, terminal, libraries.
+    """Check what stoploss needs here: collectors, POLICIES, actions, receivers, state, clock, libraries.
 
-    Without POLICIES it reads ./policies.yaml, if that is there. Looks once and changes nothing.
+    Without POLICIES it reads ./policies.yaml, if that is there. Looks once, changes nothing and
+    tells nobody. What the policies do not need is off, and no failure.
 
     Exit status: 0 good, 4 something failed.
     """
+    from stoploss.cli import doctor_actions, doctor_cloud, doctor_places
+    from stoploss.cli.doctor_side import CHECK_LIMIT, Scene, Side
+    from stoploss.engine import clock
     from stoploss.reports import checks
 
+    begun, since = clock.monotonic(), clock.now()
     loaded, told = _policy_check(policies)
-    found = [*_collector_checks(loaded), told, *_place_checks(loaded), *_program_checks()]
+    scene = Scene(loaded, os.environ, clock.monotonic, begun + CHECK_LIMIT)
+    acting = Side((*doctor_actions.jobs(scene), *doctor_cloud.jobs(scene)))
+    places = Side(doctor_places.jobs(scene))
+    found = [*_collector_checks(loaded), told]
+    found += _grouped(acting.results(clock.monotonic, begun + ALL_LIMIT))
+    found += places.results(clock.monotonic, begun + ALL_LIMIT)
+    passed, now = clock.monotonic() - begun, clock.now()
+    found.append(doctor_places.clock((now - since).total_seconds(), passed, now, scene))
+    found += _program_checks()
     if format_ == "json":
         click.echo(checks.as_json(found), nl=False)
     else:
         click.echo(checks.as_text(found), nl=False, color=sys.stdout.isatty())
     return DEGRADED if any(check.state == "failed" for check in found) else CLEAN
+
+
+def _grouped(found: Iterable[Check]) -> list[Check]:
+    """Checks of one area together, in the order in which the areas came."""
+    told = list(found)
+    areas = list(dict.fromkeys(check.area for check in told))
+    return sorted(told, key=lambda check: areas.index(check.area))
 
 
 def _policy_check(files: tuple[str, ...]) -> tuple[PolicySet, Check]:
@@ -97,44 +119,6 @@ def _reads_nothing(readings: int, look: sources.Glance, name: str) -> bool:
             samples = [item for item in run.look.samples if item.resource.kind != "collector"]
             return all(isinstance(item.reading, Bad) for item in samples)
     return False
-
-
-def _place_checks(policies: PolicySet) -> Iterator[Check]:
-    yield _state_check(policies.settings.state)
-    yield _zone_check(policies.settings.timezone)
-
-
-def _state_check(url: str) -> Check:
-    """Whether the daemon could keep its state there; nothing is created."""
-    scheme, separator, path = url.partition("sqlite:///")
-    if scheme or not separator:
-        return Check("places", "state", "off", "a database server; asked when the daemon starts")
-    path = os.path.abspath(path.partition("?")[0])
-    if os.path.exists(path):
-        if os.path.isfile(path) and os.access(path, os.R_OK | os.W_OK):
-            return Check("places", "state", "ok", f"{path} is there and can be written")
-        return Check("places", "state", "failed", f"{path} cannot be written", "check its permissions")
-    folder = os.path.dirname(path)
-    if not os.path.isdir(folder):
-        return Check("places", "state", "failed", f"there is no folder {folder}", f"mkdir -p {folder}")
-    if not os.access(folder, os.W_OK | os.X_OK):
-        return Check(
-            "places", "state", "failed", f"{folder} cannot be written", "set settings: state: elsewhere"
-        )
-    return Check("places", "state", "ok", f"{path} can be made")
-
-
-def _zone_check(name: str) -> Check:
-    import zoneinfo
-
-    try:
-        zoneinfo.ZoneInfo(name)
-        # One that no machine has by chance: without data only UTC may be known.
-        zoneinfo.ZoneInfo("America/New_York")
-    except (zoneinfo.ZoneInfoNotFoundError, OSError) as error:
-        return Check("places", "time zones", "failed", str(error), "pip install tzdata")
-    system = any(os.path.isdir(path) for path in zoneinfo.TZPATH)
-    return Check("places", "time zones", "ok", f"{name}, data {'of the system' if system else 'of tzdata'}")
 
 
 def _program_checks() -> Iterator[Check]:

@@ -42,6 +42,8 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "undo": ("stoploss.cli.undo:undo", "Put back what a step changed, as it was before."),
     "notify": ("stoploss.cli.notify:notify", "Send a test message to each receiver; say whether it came."),
     "ledger": ("stoploss.cli.ledger:ledger", "What was decided and done, and whether the record is whole."),
+    "digest": ("stoploss.cli.digest:digest", "What was found, done and saved in a week, team by team."),
+    "completion": ("stoploss.cli.completion:completion", "Print what makes a shell complete commands."),
 }
 
 

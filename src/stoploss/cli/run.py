@@ -10,14 +10,49 @@ import click
 from stoploss.cli.exits import CLEAN, UserError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from stoploss.daemon.service import Service
     from stoploss.rules.policy import PolicySet
+
+
+LISTEN = "127.0.0.1:9199"
+"""Where answers are given where nobody says so."""
 
 
 @click.command()
 @click.argument("policies", nargs=-1, type=click.Path(path_type=str))
 @click.option("--state", metavar="URL", help="The state's database; default settings.state.")
+@click.option(
+    "--listen",
+    metavar="HOST:PORT",
+    help="Where the page, the API and /metrics are: 127.0.0.1:9199 where the extra web is installed; `off` "
+    "for nowhere.",
+)
+@click.option(
+    "--tokens",
+    "tokens_file",
+    type=click.Path(path_type=str),
+    help="File with the tokens of the API; needed to listen beyond this machine.",
+)
+@click.option(
+    "--forward",
+    metavar="URL",
+    help="Send what is seen here to the stoploss at URL; the token is in STOPLOSS_TOKEN or --token-file.",
+)
+@click.option("--token-file", type=click.Path(path_type=str), help="File with the token for --forward.")
+@click.option("--node", metavar="NAME", help="Name of this machine for --forward; default its hostname.")
 @click.option("--verbose", is_flag=True, help="Log more.")
-def run(policies: tuple[str, ...], state: str | None, verbose: bool) -> int:
+def run(
+    policies: tuple[str, ...],
+    state: str | None,
+    listen: str | None,
+    tokens_file: str | None,
+    forward: str | None,
+    token_file: str | None,
+    node: str | None,
+    verbose: bool,
+) -> int:
     """Look, evaluate, tell and act by POLICIES, until it is asked to stop.
 
     Without POLICIES it reads ./policies.yaml. In mode audit it does nothing but write down
@@ -40,12 +75,73 @@ def run(policies: tuple[str, ...], state: str | None, verbose: bool) -> int:
     logs.begin(Masker(os.environ).text, verbose=verbose)
     url = state or url_of(loaded.settings.state)
     names = loading.policy_files(policies, "run")
-    runner = Runner(url, loaded.files, lambda: _again(names), os.environ)
+    runner = Runner(
+        url,
+        loaded.files,
+        lambda: _again(names),
+        os.environ,
+        _serving(listen, tokens_file),
+        _forwarding(forward, token_file, node),
+    )
     try:
         runner.run(loaded)
     except StoreError as error:
         raise UserError(str(error)) from None
+    except OSError as error:
+        raise UserError(f"--listen {listen or LISTEN}: {error.strerror or type(error).__name__}") from None
     return CLEAN
+
+
+def _serving(listen: str | None, file: str | None) -> Callable[[Service], Callable[[], None]] | None:
+    """What begins to answer; None where nothing is to answer, or nobody said so and nothing can.
+
+    Raises:
+        UserError: the address or the tokens are wrong, or the extra is missing.
+    """
+    if listen == "off":
+        return None
+    try:
+        import starlette  # noqa: F401
+        import uvicorn  # noqa: F401
+    except ImportError:
+        if listen is None and file is None:
+            return None
+        missing = "answering needs the extra web: pip install 'stoploss[web]', or --listen off"
+        raise UserError(missing) from None
+    from stoploss.api import tokens as api_tokens
+    from stoploss.daemon.serving import Listen, serve
+
+    try:
+        place = Listen.parse(listen or LISTEN)
+        tokens = api_tokens.Tokens() if file is None else api_tokens.read(file, os.environ)
+    except (ValueError, api_tokens.TokensError) as error:
+        raise UserError(f"--listen: {error}" if file is None else f"{error}") from None
+    why = api_tokens.refuse_to_bind(place.host, tokens)
+    if why is not None:
+        raise UserError(why)
+    return lambda service: serve(service, place, tokens)
+
+
+def _forwarding(
+    url: str | None, token_file: str | None, node: str | None
+) -> Callable[[Service], Callable[[], None]] | None:
+    """What begins to forward; None where no centre is named.
+
+    Raises:
+        UserError: the centre, the token or the name is wrong.
+    """
+    import socket
+
+    from stoploss.daemon.forward import Centre, Forward, ForwardError
+
+    if url is None:
+        if token_file or node:
+            raise UserError("--token-file and --node go with --forward URL")
+        return None
+    try:
+        return Forward(Centre.of(url, node or socket.gethostname(), token_file, os.environ))
+    except ForwardError as error:
+        raise UserError(f"--forward: {error}") from None
 
 
 def _again(names: tuple[str, ...]) -> PolicySet | None:

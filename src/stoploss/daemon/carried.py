@@ -11,6 +11,7 @@ from stoploss.engine.carry import Carry
 from stoploss.engine.history.store_errors import StoreError, parsed, shown, told
 from stoploss.engine.state_database import BUSY_SECONDS, WRITES, engine_of
 
+VERSION = 1
 METADATA = MetaData()
 CARRY = Table(
     "carry",
@@ -20,11 +21,16 @@ CARRY = Table(
 )
 
 
+class Damaged(StoreError):
+    """What was carried on is there, and cannot be read."""
+
+
 def load_carry(url: str) -> Carry | None:
     """The carry that was kept; None where none was.
 
     Raises:
-        StoreError: it cannot be read, or is damaged.
+        Damaged: it is damaged.
+        StoreError: it cannot be read, or was written by a newer stoploss.
     """
     address = parsed(url)
     engine = engine_of(address, busy=BUSY_SECONDS, durable=True)
@@ -38,11 +44,16 @@ def load_carry(url: str) -> Carry | None:
     if body is None:
         return None
     try:
-        return Carry.from_json(json.loads(zlib.decompress(body)))
-    except (ValueError, zlib.error) as error:
-        raise StoreError(
-            f"{shown(address)}: what was carried on is damaged ({error}); restore it from a copy"
-        ) from None
+        said = json.loads(zlib.decompress(body))
+        version = said["version"]
+        if isinstance(version, int) and version > VERSION:
+            raise StoreError(
+                f"{shown(address)}: what was carried on was written by a newer stoploss ({version}, this one "
+                f"knows {VERSION}); upgrade stoploss, or point `state` elsewhere"
+            )
+        return Carry.from_json(said)
+    except (ValueError, TypeError, LookupError, zlib.error) as error:
+        raise Damaged(f"{shown(address)}: what was carried on is damaged ({error})") from None
 
 
 def save_carry(url: str, carry: Carry) -> None:
@@ -53,7 +64,7 @@ def save_carry(url: str, carry: Carry) -> None:
     """
     address = parsed(url)
     engine = engine_of(address, busy=BUSY_SECONDS, durable=True)
-    body = zlib.compress(json.dumps(carry.as_json(), separators=(",", ":"), allow_nan=False).encode())
+    body = zlib.compress(json.dumps(carry.as_json(), separators=(",", ":")).encode())
     try:
         with told(address), engine.execution_options(**WRITES).begin() as connection:
             METADATA.create_all(connection)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import threading
 import zlib
 from typing import Any
 
@@ -24,6 +25,7 @@ class StateLock:
         self._file = file_of(self._url)
         self._handle: int | None = None
         self._connection: Any = None
+        self._asking = threading.Lock()
 
     def take(self) -> bool:
         """Take it if it is free; whether it is held now.
@@ -42,7 +44,7 @@ class StateLock:
 
     def _take_file(self) -> bool:
         path = f"{self._file}.lock"
-        handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o660)
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
@@ -68,6 +70,28 @@ class StateLock:
         self._connection = connection
         return True
 
+    def kept(self) -> bool:
+        """Whether it is still held. It is taken again where its server was started anew and it is free.
+
+        Raises:
+            StoreError: the server of the state cannot be reached.
+            OSError: the lock file cannot be written.
+        """
+        from sqlalchemy import text
+        from sqlalchemy.exc import SQLAlchemyError
+
+        with self._asking:
+            if self._connection is not None:
+                try:
+                    self._connection.execute(text("SELECT 1"))
+                    self._connection.commit()
+                except SQLAlchemyError:
+                    # The lock went with the connection.
+                    self._connection.invalidate()
+                    self._connection.close()
+                    self._connection = None
+            return self.take()
+
     def held_elsewhere(self) -> bool:
         """Whether another process holds it now; nothing is left behind.
 
@@ -88,5 +112,7 @@ class StateLock:
             os.close(self._handle)
             self._handle = None
         if self._connection is not None:
+            # Back in its pool it would go on to hold the lock.
+            self._connection.invalidate()
             self._connection.close()
             self._connection = None

@@ -16,7 +16,7 @@ from stoploss.daemon import systemd
 from stoploss.daemon.cycle import Making
 from stoploss.daemon.heartbeat import beat
 from stoploss.daemon.lock import StateLock
-from stoploss.daemon.scheduler import count_missed, schedule, scheduler
+from stoploss.daemon.scheduler import schedule, scheduler, tell_broken
 from stoploss.daemon.service import Clocks, Service
 from stoploss.engine import clock
 from stoploss.engine.history.store_errors import StoreError
@@ -32,6 +32,8 @@ FILES_EVERY = 5.0
 """Seconds between two looks at the policy files."""
 STOP_LIMIT = 60.0
 """Seconds that a step may still take when the service ends; a step that takes longer is looked at later."""
+LEAP = 2.0
+"""Seconds by which the clock must be put for it to be told."""
 WORKERS = 8
 """Steps that are carried out at the same time."""
 
@@ -48,6 +50,7 @@ class Runner:
         load: reads them; None where they hold errors, which have been told.
         environ: variables.
         serve: begins to answer over HTTP, and returns what ends that; None for no answers.
+        forward: begins to send what is seen to a centre, and returns what ends that; None for no centre.
     """
 
     url: str
@@ -55,6 +58,7 @@ class Runner:
     load: Load
     environ: Mapping[str, str]
     serve: Callable[[Service], Callable[[], None]] | None = None
+    forward: Callable[[Service], Callable[[], None]] | None = None
     _stop: threading.Event = field(default_factory=threading.Event)
     _reload: threading.Event = field(default_factory=threading.Event)
 
@@ -67,9 +71,9 @@ class Runner:
         self._listen()
         lock = StateLock(self.url)
         try:
-            if not self._taken(lock):
-                return
-            self._run(policies)
+            while self._taken(lock) and not self._run(policies, lock):
+                # Another one has it; by then the files may say something else.
+                policies = self.load() or policies
         finally:
             lock.release()
             systemd.tell("STOPPING=1", self.environ)
@@ -89,6 +93,7 @@ class Runner:
         """Wait until the state is free; whether it was taken."""
         told = False
         while not lock.take():
+            systemd.tell("WATCHDOG=1", self.environ)
             if not told:
                 LOG.info("standby: another stoploss runs on %s; this one takes over when it ends", self.url)
                 systemd.tell("READY=1\nSTATUS=standby", self.environ)
@@ -97,7 +102,8 @@ class Runner:
                 return False
         return True
 
-    def _run(self, policies: PolicySet) -> None:
+    def _run(self, policies: PolicySet, lock: StateLock) -> bool:
+        """Run until it is asked to stop, or another one has the lock; whether it was asked."""
         workers = ThreadPoolExecutor(WORKERS, thread_name_prefix="step")
         service = Service(
             policies,
@@ -105,10 +111,12 @@ class Runner:
             Clocks(clock.now, clock.monotonic),
             environ=self.environ,
             making=replace(Making(), submit=workers.submit),
+            held=lock.kept,
         )
         end = self.serve(service) if self.serve is not None else lambda: None
+        cut = self.forward(service) if self.forward is not None else lambda: None
         keeper = scheduler()
-        count_missed(keeper, service)
+        tell_broken(keeper, service)
         service.fill()
         schedule(keeper, service, clock.now)
         keeper.start()
@@ -120,21 +128,33 @@ class Runner:
             service.ledger.name,
         )
         try:
-            self._loop(service, lambda: schedule(keeper, service, clock.now))
+            return self._loop(service, lambda: schedule(keeper, service, clock.now), lock)
         finally:
             LOG.info("ending: what is being done is waited for, up to %.0f s", STOP_LIMIT)
             keeper.shutdown(wait=False)
             end()
             _ended(workers)
+            cut()
             service.stop()
 
-    def _loop(self, service: Service, again: Callable[[], None]) -> None:
-        """Once a second: reload where that is asked for, and tell who watches that this lives."""
-        seen, looked = self._stamps(), clock.monotonic()
+    def _loop(self, service: Service, again: Callable[[], None], lock: StateLock) -> bool:
+        """Once a second: reload where that is asked for, and tell who watches that this lives.
+
+        Returns whether it was asked to stop; else another one has the lock.
+        """
+        seen, looked, shift = self._stamps(), clock.monotonic(), _shift()
         beaten: float | None = None
         while not self._stop.wait(1.0):
             systemd.tell("WATCHDOG=1", self.environ)
             beaten = beat(service, self.environ, beaten)
+            if not _still(lock):
+                LOG.error("another stoploss has taken over the state; this one stands by")
+                return False
+            if abs(_shift() - shift) > LEAP:
+                LOG.warning("the clock was put by %+.0f s", _shift() - shift)
+                shift = _shift()
+                # What is due next was reckoned on the clock as it was.
+                again()
             if clock.monotonic() - looked >= FILES_EVERY:
                 looked = clock.monotonic()
                 stamps = self._stamps()
@@ -145,6 +165,7 @@ class Runner:
                 self._reload.clear()
                 if self._reloaded(service):
                     again()
+        return True
 
     def _stamps(self) -> tuple[tuple[int, int] | None, ...]:
         found: list[tuple[int, int] | None] = []
@@ -174,6 +195,19 @@ class Runner:
             systemd.tell("READY=1", self.environ)
         for line in told or ("nothing has changed",):
             LOG.info("reloaded: %s", line)
+        return True
+
+
+def _shift() -> float:
+    """Seconds between the clock of the wall and one that is never put."""
+    return clock.now().timestamp() - clock.monotonic()
+
+
+def _still(lock: StateLock) -> bool:
+    """Whether the lock is not another one's; a server that does not answer gives it to nobody."""
+    try:
+        return lock.kept()
+    except (StoreError, OSError):
         return True
 
 

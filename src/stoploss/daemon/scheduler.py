@@ -54,21 +54,31 @@ def schedule(keeper: BaseScheduler, service: Service, now: Callable[[], datetime
     resolution = service.policies.settings.resolution
     begin = _next(now(), resolution, SEAL)
     trigger = IntervalTrigger(seconds=resolution, start_date=begin, timezone=UTC)
-    keeper.add_job(service.tick, trigger, id=TICK, executor=TICK)
+    keeper.add_job(_tick, trigger, args=(service, resolution, now), id=TICK, executor=TICK)
 
 
-def count_missed(keeper: BaseScheduler, service: Service) -> None:
-    """Count what is skipped because what was before it takes too long, or came too late."""
-    from apscheduler.events import EVENT_JOB_ERROR, EVENT_JOB_MAX_INSTANCES, EVENT_JOB_MISSED
+def tell_broken(keeper: BaseScheduler, service: Service) -> None:
+    """Note what broke off, until it has come to its end once more."""
+    from apscheduler.events import EVENT_JOB_ERROR, EVENT_JOB_EXECUTED
 
-    def missed(event: Any) -> None:
-        if event.code == EVENT_JOB_ERROR:
-            LOG.error("%s broke off: %s", event.job_id, type(event.exception).__name__)
-            service.vitals.problems[event.job_id] = f"broke off ({type(event.exception).__name__})"
-        elif event.job_id == TICK:
-            service.vitals.missed += 1
+    def ended(event: Any) -> None:
+        if event.code == EVENT_JOB_EXECUTED:
+            service.vitals.problems.pop(event.job_id, None)
+            return
+        LOG.error("%s broke off: %s", event.job_id, type(event.exception).__name__)
+        service.vitals.problems[event.job_id] = f"broke off ({type(event.exception).__name__})"
 
-    keeper.add_listener(missed, EVENT_JOB_MISSED | EVENT_JOB_MAX_INSTANCES | EVENT_JOB_ERROR)
+    keeper.add_listener(ended, EVENT_JOB_EXECUTED | EVENT_JOB_ERROR)
+
+
+def _tick(service: Service, resolution: float, now: Callable[[], datetime]) -> None:
+    """One tick; counts the instants since the one before that passed without one, whyever they did."""
+    slot = (now().timestamp() - SEAL) // resolution
+    before = service.ticked
+    if before is not None and slot > before[1] and before[0] == resolution:
+        service.vitals.missed += int(slot - before[1]) - 1
+    service.ticked = resolution, slot
+    service.tick()
 
 
 def _look(service: Service, name: str, every: float, now: Callable[[], datetime]) -> None:

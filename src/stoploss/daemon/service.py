@@ -6,24 +6,30 @@ import logging
 import os
 import threading
 from collections import deque
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
-from stoploss.daemon.carried import load_carry, save_carry
+from stoploss.daemon.again import again
+from stoploss.daemon.carried import Damaged, load_carry, save_carry
 from stoploss.daemon.cycle import Making, cycle_of
 from stoploss.daemon.history import History, Needs, kept_of
 from stoploss.daemon.live import live_of
+from stoploss.daemon.nodes import Nodes
+from stoploss.daemon.trouble import Trouble
+from stoploss.engine.costs.past import Past
 from stoploss.engine.history.looks import Kept
 from stoploss.engine.history.store_errors import StoreError, file_of, parsed
 from stoploss.engine.ledger import Ledger
 from stoploss.engine.vitals import Seen, Vitals, save_vitals
 from stoploss.means import FOLDER
+from stoploss.rules.units import format_duration
 
 if TYPE_CHECKING:
     from stoploss.daemon.live import Live
     from stoploss.engine.audit import Audit
+    from stoploss.engine.carry import Carry
     from stoploss.engine.execution.cycle import Cycle, Cycled
     from stoploss.engine.execution.executor import Round
     from stoploss.rules.policy import PolicySet
@@ -31,7 +37,10 @@ if TYPE_CHECKING:
 LOG = logging.getLogger("stoploss.daemon")
 
 CARRY_EVERY = timedelta(minutes=30)
-"""How much is evaluated again at most after a restart."""
+"""How much is evaluated again at most: with the first slot of each such stretch all until then is settled.
+
+When the service was started, stopped or reloaded has no part in it, and changes nothing that comes out.
+"""
 RETENTION = timedelta(days=30)
 """How long slots are kept where the policies do not say."""
 
@@ -56,6 +65,7 @@ class Service:
         environ: Mapping[str, str],
         live: Callable[[PolicySet], Live] = live_of,
         making: Making | None = None,
+        held: Callable[[], bool] = lambda: True,
     ) -> None:
         """Take up the work where it was left.
 
@@ -66,10 +76,13 @@ class Service:
             environ: variables, for addresses and programs.
             live: makes the collectors of a policy set.
             making: how actions and receivers are made; for real by default.
+            held: whether the right to write to the state is still held.
 
         Raises:
             StoreError: the state cannot be used.
         """
+        self._held, self._trouble = held, Trouble()
+        self.ticked: tuple[float, float] | None = None
         self.url, self._clocks, self._environ = url, clocks, environ
         self._making = making or Making()
         self.vitals = Vitals(clocks.now())
@@ -78,12 +91,33 @@ class Service:
         self.policies, self.live = policies, live(policies)
         self.ledger = Ledger(url, environ=environ)
         self.history = History(url, Needs.of(policies), self.live.every)
-        self._carry = load_carry(url)
-        self._carried_at = clocks.now()
+        self.nodes = Nodes(self.history)
+        self.outlet: Callable[[Sequence[Kept]], None] | None = None
+        self._carry = self._carried()
+        self._note_unbuilt()
         self._latest: Cycled | None = None
         self.cycle = self._cycle()
         self._reconciled = False
         self._rounds: deque[Round] = deque(maxlen=100)
+
+    def _carried(self) -> Carry | None:
+        """What was carried on; where that is damaged, what the stored slots come to."""
+        try:
+            return load_carry(self.url)
+        except Damaged as error:
+            LOG.error("%s; the stored slots are evaluated again", error)  # noqa: TRY400 - told in words
+            carry, since = again(self.policies, self.history)
+            begun = "there are none" if since is None else f"they begin {since:%Y-%m-%d %H:%M %Z}"
+            words = f"{error}; the stored slots were evaluated again ({begun})"
+            words += ": what began or was used before them is not known any more"
+            LOG.warning("%s", words)
+            self.vitals.problems["carry"] = words
+            return carry
+
+    def _note_unbuilt(self) -> None:
+        for status in self.live.unbuilt:
+            LOG.error("collector %s does not look: %s", status.name, status.reason)
+            self.vitals.problems[f"collector {status.name}"] = f"it does not look: {status.reason}"
 
     def _cycle(self) -> Cycle:
         making = replace(
@@ -108,6 +142,11 @@ class Service:
         """What the newest tick came to; None before the first."""
         return None if self._latest is None else self._latest.result
 
+    @property
+    def past(self) -> Past:
+        """What was used in slots that are not held any more."""
+        return Past() if self._carry is None else self._carry.past
+
     # ---- looks -------------------------------------------------------------------------
 
     def look(self, names: Collection[str] | None = None, at: float | None = None) -> None:
@@ -121,8 +160,16 @@ class Service:
         runs = self.live.runs(when, self._clocks.monotonic, names)
         for run in runs:
             self.vitals.collectors[run.name] = Seen(run.ok, run.reason, when, run.duration_s)
+        kept = kept_of(runs)
         with self._problem("samples"):
-            self.history.take(kept_of(runs))
+            self.history.take(kept)
+        self._pass_on(kept)
+
+    def _pass_on(self, kept: Sequence[Kept]) -> None:
+        """Give what was seen to whoever forwards it; that it cannot be kept there stops nothing here."""
+        with self._problem("spool"):
+            if self.outlet is not None:
+                self.outlet(kept)
 
     def fill(self) -> None:
         """Take from collectors that know the past what this state does not hold; for full windows at once."""
@@ -146,7 +193,9 @@ class Service:
     def _look_now(self) -> None:
         """A look by which something may be destroyed: at what this machine can see at once."""
         when = self._clocks.now().timestamp()
-        self.history.look(kept_of(self.live.runs(when, self._clocks.monotonic)))
+        kept = kept_of(self.live.runs(when, self._clocks.monotonic))
+        self.history.look(kept)
+        self._pass_on(kept)
 
     # ---- ticks -------------------------------------------------------------------------
 
@@ -156,8 +205,11 @@ class Service:
             begun = self._clocks.monotonic()
             cycled: Cycled | None = None
             with self._problem("state"):
+                if not self._held():
+                    raise StoreError("the right to write to the state was lost; nothing is decided")
                 self._reconcile()
                 self.history.seal(self._clocks.now().timestamp())
+                self._say("clock", self._ahead())
                 cycled = self.cycle.step()
                 self._latest = cycled
                 self._keep(cycled)
@@ -166,12 +218,22 @@ class Service:
                 self.vitals.findings = len(cycled.result.firing)
                 self.vitals.unknown = len(cycled.result.unknown)
             self.vitals.tick_seconds = self._clocks.monotonic() - begun
+            self._say("nodes", self.nodes.silent(self._clocks.now()))
             self.vitals.interval = self.policies.settings.resolution
             with self._problem("vitals"):
                 save_vitals(self.url, self.vitals)
             if cycled is not None:
                 self._note(cycled)
+            self._trouble.look(self, self._clocks.now(), self._clocks.monotonic())
             return cycled
+
+    def _ahead(self) -> str:
+        """What is said where the clock was put back before slots that are there already."""
+        last, now = self.history.last(), self._clocks.now()
+        if last is None or last - now.timestamp() <= self.policies.settings.resolution:
+            return ""
+        ahead = format_duration(round(last - now.timestamp()))
+        return f"it was put back: slots of the next {ahead} are there already; nothing is decided until then"
 
     def _reconcile(self) -> None:
         if not self._reconciled:
@@ -181,16 +243,19 @@ class Service:
 
     def _keep(self, cycled: Cycled) -> None:
         """Carry the newest end on now and then, and forget what is older than it has to be."""
-        now = self._clocks.now()
-        if self._carry is not None and now - self._carried_at < CARRY_EVERY:
-            return
+        if self._carry is not None:
+            ends = [resolution * slot for resolution, slot in self._carry.slots.items()]
+            if ends and _stretch(max(ends)) == _stretch(cycled.result.at.timestamp()):
+                return
         carry = cycled.result.carried()
         if not carry.slots:
             return
         save_carry(self.url, carry)
-        self._carry, self._carried_at = carry, now
+        self._carry = carry
+        # What is settled is not evaluated again, so that what came late may take its place.
+        self.history.fill(carry.slots)
         seconds = self.policies.settings.retention or RETENTION.total_seconds()
-        self.history.prune(now.timestamp() - seconds)
+        self.history.prune(self._clocks.now().timestamp() - seconds)
         self._empty_trash()
 
     def _empty_trash(self) -> None:
@@ -237,14 +302,14 @@ class Service:
             except StoreError:
                 self.policies, self.live = old
                 raise
+            for status in old[1].unbuilt:
+                self.vitals.problems.pop(f"collector {status.name}", None)
+            self._note_unbuilt()
             return told
 
     def stop(self) -> None:
         """End well: what is being done is waited for, and all is on disk afterwards."""
         with self._ticking:
-            if self._latest is not None:
-                with self._problem("state"):
-                    save_carry(self.url, self._latest.result.carried())
             self.history.close()
             self.ledger.close()
 
@@ -276,3 +341,8 @@ class _Problem:
         LOG.error("%s", error)
         self._service.vitals.problems[self._about] = str(error)
         return True
+
+
+def _stretch(end: float) -> int:
+    """The stretch of time in which a slot ends (seconds since the epoch)."""
+    return -int(-end // CARRY_EVERY.total_seconds())

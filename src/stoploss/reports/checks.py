@@ -19,7 +19,7 @@ class Check:
     """One thing that was looked at.
 
     Attributes:
-        area: collectors, policies, places or program.
+        area: collectors, policies, actions, receivers, places or program.
         name: what was looked at.
         state: ok; check (works, with less than everything); off (not in use here); failed.
         told: what was found.

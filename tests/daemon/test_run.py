@@ -119,6 +119,7 @@ def test_it_runs_reloads_and_ends_well(folder: Path, receiver: Hook, start: Call
     assert command(["status", "--file", str(file)]) == 4
 
 
+@pytest.mark.slow
 def test_a_second_one_waits_and_takes_over(receiver: Hook, start: Callable[[], Daemon]) -> None:
     """While one runs another stands by; when it is killed the other goes on, and tells nobody again."""
     first = start()

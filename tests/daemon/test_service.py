@@ -147,7 +147,7 @@ def story(world: World, seed: int, *, disturbed: bool) -> dict[str, Any]:
     }
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", [0, *(pytest.param(at, marks=pytest.mark.slow) for at in (1, 2, 3))])
 def test_restarts_and_reloads_change_nothing(tmp_path: Path, seed: int) -> None:
     """Killed and reloaded at random, findings, notices and actions are those of a run without."""
     found = []

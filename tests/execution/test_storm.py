@@ -91,7 +91,7 @@ def test_a_storm_of_a_small_fleet(tmp_path: Path, jobs: int) -> None:
     ("limits", "ended"),
     [
         ("gpus-per-run: 64, actions-per-run: 100", False),
-        ("gpus-per-run: 511, actions-per-run: 100", False),
+        pytest.param("gpus-per-run: 511, actions-per-run: 100", False, marks=pytest.mark.slow),
         ("gpus-per-run: 512, actions-per-run: 1, jobs-per-team: 1", True),
     ],
 )

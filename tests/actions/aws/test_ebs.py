@@ -13,6 +13,9 @@ from stoploss.actions.targets.ebs import Release, Snapshot
 
 from .conftest import Cloud, backend, crashed, order
 
+pytestmark = pytest.mark.slow
+"""Many calls of a server that takes its time."""
+
 
 def volume(cloud: Cloud, **tags: str) -> str:
     """A volume that nobody has attached; `__` in a tag stands for `/`."""

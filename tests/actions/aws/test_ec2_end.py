@@ -12,6 +12,9 @@ from stoploss.actions.targets.ec2 import End, Start
 
 from .conftest import SECRET, Cloud, backend, crashed, order
 
+pytestmark = pytest.mark.slow
+"""Many calls of a server that takes its time."""
+
 
 def refused(cloud: Cloud, name: str, **parameters: Any) -> Refused:
     """Why an instance is not ended; nothing is changed by asking."""

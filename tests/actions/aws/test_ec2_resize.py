@@ -14,6 +14,9 @@ from stoploss.actions.targets.ec2 import Resize
 
 from .conftest import SECRET, Cloud, backend, crashed, order
 
+pytestmark = pytest.mark.slow
+"""Many calls of a server that takes its time."""
+
 STEPS = {"CreateTags": 1, "StopInstances": 1, "ModifyInstanceAttribute": 1, "StartInstances": 1}
 
 

@@ -13,6 +13,9 @@ from stoploss.actions.targets.sagemaker import Stop
 
 from .conftest import Cloud, backend, crashed, order
 
+pytestmark = pytest.mark.slow
+"""Many calls of a server that takes its time."""
+
 DAY = 86_400.0
 OTHER = {"ID": "theirs", "Status": "Enabled", "Filter": {"Prefix": "tmp/"}, "Expiration": {"Days": 7}}
 

@@ -70,13 +70,16 @@ class Needs:
 class History:
     """Looks and slots of one state. All methods may be called from any thread."""
 
-    def __init__(self, url: str, needs: Needs, every: Mapping[str, float]) -> None:
+    def __init__(
+        self, url: str, needs: Needs, every: Mapping[str, float], ticked: float | None = None
+    ) -> None:
         """Take up what was seen before.
 
         Args:
             url: of the state.
             needs: how far back is looked.
             every: collector -> seconds between two looks.
+            ticked: when slots were sealed last, in seconds since the epoch; None where nobody knows.
 
         Raises:
             StoreError: the state cannot be used.
@@ -89,6 +92,7 @@ class History:
         self._gone: dict[float, dict[ResourceId, tuple[float, tuple[str, ...]]]] = {}
         self._waiting = 0
         self._unsaved: list[Kept] = []
+        self._ticked = ticked
         self._main = needs.main
         for resolution, back in needs.back.items():
             self._open(resolution, back)
@@ -108,8 +112,10 @@ class History:
         self._windows[resolution] = Window(store, slots, round(DAY / resolution))
         last = self._windows[resolution].last
         if last is not None:
-            # The newest one may have been open when the last look was made: it is made again.
-            self._sealed[resolution] = last - 1
+            # One that was open when it was written is made again; what a sealed one gained since the look
+            # before it may not be known any more.
+            sealed = self._ticked is not None and sealed_slot(self._ticked - SEAL, resolution) >= last
+            self._sealed[resolution] = last if sealed else last - 1
 
     def adjust(self, needs: Needs, every: Mapping[str, float]) -> None:
         """Take over what another policy set needs; what was seen stays.

@@ -22,7 +22,7 @@ from stoploss.engine.costs.past import Past
 from stoploss.engine.history.looks import Kept
 from stoploss.engine.history.store_errors import StoreError, file_of, parsed
 from stoploss.engine.ledger import Ledger
-from stoploss.engine.vitals import Seen, Vitals, save_vitals
+from stoploss.engine.vitals import Seen, Vitals, load_vitals, save_vitals
 from stoploss.means import FOLDER
 from stoploss.rules.units import format_duration
 
@@ -90,7 +90,7 @@ class Service:
         self._live_of = live
         self.policies, self.live = policies, live(policies)
         self.ledger = Ledger(url, environ=environ)
-        self.history = History(url, Needs.of(policies), self.live.every)
+        self.history = History(url, Needs.of(policies), self.live.every, self._ticked_last())
         self.nodes = Nodes(self.history)
         self.outlet: Callable[[Sequence[Kept]], None] | None = None
         self._carry = self._carried()
@@ -99,6 +99,14 @@ class Service:
         self.cycle = self._cycle()
         self._reconciled = False
         self._rounds: deque[Round] = deque(maxlen=100)
+
+    def _ticked_last(self) -> float | None:
+        """When the service before this one ticked last, in seconds since the epoch."""
+        try:
+            before = load_vitals(self.url)
+        except StoreError:
+            return None
+        return None if before is None or before.last_tick is None else before.last_tick.timestamp()
 
     def _carried(self) -> Carry | None:
         """What was carried on; where that is damaged, what the stored slots come to."""

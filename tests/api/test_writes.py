@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gzip
+import json
 from datetime import timedelta
 from typing import Any
 
@@ -139,6 +141,29 @@ def test_samples_are_handed_on(service: Stub) -> None:
 
     assert (answer.status_code, answer.json()["taken"]) == (202, 2)
     assert service.taken == [("n1", batch)]
+
+
+def packed(service: Stub, body: bytes) -> int:
+    headers = LOCAL | {"Content-Type": "application/json", "Content-Encoding": "gzip"}
+    return client(service).post("/v1/samples", content=body, headers=headers).status_code
+
+
+def test_samples_may_be_packed(service: Stub) -> None:
+    """A batch packed by gzip is what it was before."""
+    batch = {"node": "n1", "samples": [{"a": 1}]}
+
+    assert packed(service, gzip.compress(json.dumps(batch).encode())) == 202
+    assert service.taken == [("n1", batch)]
+
+
+def test_what_is_packed_is_unpacked_no_further_than_the_limit(service: Stub) -> None:
+    """One packed body cannot fill the memory; one that is cut off, damaged or two in one is refused."""
+    whole = gzip.compress(b'{"node": "n1"}')
+
+    assert packed(service, gzip.compress(b'{"node": "' + b"n" * (8 << 20) + b'"}')) == 413
+    for body in (b"", whole[:-1], b"{}", whole + whole, whole[:12] + b"\xff" + whole[13:]):
+        assert packed(service, body) == 400, body
+    assert service.taken == []
 
 
 def test_a_wrong_or_untimely_batch_is_told(service: Stub) -> None:

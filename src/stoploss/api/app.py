@@ -19,7 +19,7 @@ from starlette.routing import Route
 
 from stoploss.api import metrics, openapi, probes
 from stoploss.api.access import Gate
-from stoploss.api.bodies import checked, parsed, query
+from stoploss.api.bodies import checked, parsed, query, unpacked
 from stoploss.api.calls import Call, Newest
 from stoploss.api.contract import Service
 from stoploss.api.endpoints import ENDPOINTS, ID, Endpoint
@@ -152,10 +152,13 @@ class _Application:
             return {}
         media = request.headers.get("content-type", "").partition(";")[0].strip().lower()
         packed = request.headers.get("content-encoding", "identity").strip().lower()
-        if media != "application/json" or packed != "identity":
+        taken = ("identity", "gzip") if item.samples else ("identity",)
+        if media != "application/json" or packed not in taken:
             raise Problem(
                 415, "media", "the body is no plain JSON", "send Content-Type: application/json, not packed"
             )
+        if packed == "gzip":
+            raw = await run_in_threadpool(unpacked, raw, self._limits.samples)
         value = await run_in_threadpool(parsed, raw)
         checked(value, item.body, "the body")
         found: dict[str, Any] = value

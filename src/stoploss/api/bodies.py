@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import re
+import zlib
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -36,6 +37,25 @@ def parsed(body: bytes) -> Any:
         if any("\ud800" <= character <= "\udfff" for character in text):
             raise bad("a text holds half of a character", "send whole characters")
     return value
+
+
+def unpacked(body: bytes, most: int) -> bytes:
+    """A body that was packed by gzip (RFC 1952), never more of it than is taken.
+
+    Raises:
+        Problem: it is cut off, damaged, or holds more than `most` bytes.
+    """
+    stream = zlib.decompressobj(wbits=16 + zlib.MAX_WBITS)
+    try:
+        plain = stream.decompress(body, most + 1)
+    except zlib.error:
+        raise bad("the body is no gzip", "send what gzip made, or plain JSON") from None
+    if len(plain) > most:
+        told = f"unpacked, the body has more than {most:,} bytes"
+        raise Problem(413, "too-large", told, "send less at once")
+    if not stream.eof or stream.unused_data:
+        raise bad("the body is no whole gzip", "send it whole, in one part")
+    return plain
 
 
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -31,7 +31,7 @@ ERRORS = {
     "408": "The body did not come in time.",
     "409": "It cannot be decided so; the message says why.",
     "413": "The body is too large.",
-    "415": "The body is no JSON, or is packed.",
+    "415": "The body is no JSON, or is packed where that is not taken.",
     "421": "Without tokens, only this machine is answered.",
     "429": "Too many requests; Retry-After says when to go on.",
     "503": "Nothing was evaluated yet, or the state cannot be used; Retry-After says when to go on.",

@@ -28,6 +28,7 @@ TARGETS = {
     **{f"job/{where}?what=checkpoint": _COPY for where in ("process", "slurm", "kubernetes")},
     **{f"job/{where}": _ASK for where in ("process", "slurm", "kubernetes")},
     "volume/aws?what=volume": "stoploss.actions.targets.ebs:Snapshot",
+    "instance?what=volume": "stoploss.actions.targets.ebs_instance:SnapshotAll",
 }
 """Place -> who carries it out there."""
 

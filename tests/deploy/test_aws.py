@@ -102,7 +102,17 @@ def test_every_action_with_rights_has_a_policy() -> None:
 
 def test_what_the_targets_change_is_allowed_to_some_action() -> None:
     """Every changing call of the targets in AWS stands in one of the policies."""
-    modules = ("ec2", "ec2_instance", "ec2_resize", "asg", "ebs", "s3", "sagemaker", "cloudwatch")
+    modules = (
+        "ec2",
+        "ec2_instance",
+        "ec2_resize",
+        "asg",
+        "ebs",
+        "ebs_instance",
+        "s3",
+        "sagemaker",
+        "cloudwatch",
+    )
     changing = {
         name
         for name in called(*(f"actions/targets/{module}.py" for module in modules))
@@ -117,4 +127,6 @@ def test_what_the_targets_change_is_allowed_to_some_action() -> None:
 
 def test_a_snapshot_changes_no_volume() -> None:
     """It makes snapshots, and takes away only those."""
-    assert actions(FILES["snapshot"]) == {"ec2:CreateSnapshot", "ec2:CreateTags", "ec2:DeleteSnapshot"}
+    made = {"ec2:CreateSnapshot", "ec2:CreateSnapshots", "ec2:CreateTags"}
+
+    assert actions(FILES["snapshot"]) == {*made, "ec2:DeleteSnapshot"}

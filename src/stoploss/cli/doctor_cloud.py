@@ -38,6 +38,11 @@ DRY: Mapping[str, tuple[str, dict[str, Any], tuple[str, ...]]] = {
         ("terminate", "downscale"),
     ),
     "ec2:CreateSnapshot": ("create_snapshot", {"VolumeId": f"vol-{NOBODY}"}, ("release", "snapshot")),
+    "ec2:CreateSnapshots": (
+        "create_snapshots",
+        {"InstanceSpecification": {"InstanceId": f"i-{NOBODY}"}},
+        ("snapshot",),
+    ),
     "ec2:DeleteVolume": ("delete_volume", {"VolumeId": f"vol-{NOBODY}"}, ("release",)),
 }
 UNASKED = "rights of Auto Scaling, S3, CloudWatch Logs and SageMaker cannot be asked for without using them"

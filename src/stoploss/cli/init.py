@@ -11,6 +11,7 @@ import click
 
 from stoploss.cli import loading, sources
 from stoploss.cli.exits import CLEAN, UserError
+from stoploss.reports.counts import count
 
 LOG_FOLDERS = ("runs", "logs", "outputs", "lightning_logs", "mlruns", "tb_logs", "/runs", "/logs")
 CHECKPOINT_FOLDERS = ("checkpoints", "ckpt", "/checkpoints", "/ckpt", "/mnt/checkpoints", "/data/checkpoints")
@@ -50,7 +51,7 @@ def init(folder: Path) -> int:
         _refuse_existing(path)
     except OSError as error:
         raise UserError(f"cannot write {path}: {(error.strerror or str(error)).lower()}") from None
-    found = ", ".join(f"{number} {kind}" for kind, number in sorted(kinds.items())) or "nothing"
+    found = ", ".join(count(number, kind) for kind, number in sorted(kinds.items())) or "nothing"
     click.echo(f"wrote {path} (seen here: {found})")
     there = os.path.realpath(folder) == os.path.realpath(".")
     click.echo(f"next: stoploss audit{'' if there else f' {path}'}")

@@ -88,7 +88,8 @@ def run(
     except StoreError as error:
         raise UserError(str(error)) from None
     except OSError as error:
-        raise UserError(f"--listen {listen or LISTEN}: {error.strerror or type(error).__name__}") from None
+        why = error.strerror or type(error).__name__
+        raise UserError(f"--listen {listen or LISTEN}: {why}; give another place, or --listen off") from None
     return CLEAN
 
 

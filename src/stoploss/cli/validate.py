@@ -11,6 +11,7 @@ import click
 
 from stoploss.cli.exits import CLEAN, USAGE, UserError
 from stoploss.cli.loading import load_files, policy_files
+from stoploss.reports.counts import count
 
 if TYPE_CHECKING:
     from stoploss.rules.loader import LoadResult
@@ -76,22 +77,17 @@ def _text(result: LoadResult, *, colour: bool) -> str:
 
     blocks = render(result.diagnostics, colour=colour)
     told = [
-        _count(number, word)
+        count(number, word)
         for number, word in zip(counts(result.diagnostics), ("error", "warning", "info"), strict=True)
         if number
     ]
     # Files that could not be read are among those that the diagnostics name.
     files = len({*result.files, *(item.position.file for item in result.diagnostics)})
-    summary = f"{', '.join(told)} in {_count(files, 'file')}\n" if told else ""
+    summary = f"{', '.join(told)} in {count(files, 'file')}\n" if told else ""
     if result.policies is not None:
-        summary += f"ok: {_count(len(result.policies.policies), 'policy')} in {_count(files, 'file')}\n"
+        summary += f"ok: {count(len(result.policies.policies), 'policy')} in {count(files, 'file')}\n"
         summary += _largest_window(result.policies)
     return f"{blocks}\n{summary}" if blocks else summary
-
-
-def _count(number: int, word: str) -> str:
-    plural = "policies" if word == "policy" else f"{word}s"
-    return f"{number} {word if number == 1 else plural}"
 
 
 def _largest_window(policies: PolicySet) -> str:
@@ -111,4 +107,4 @@ def _largest_window(policies: PolicySet) -> str:
     size = slots * 8 * _SERIES / 1e6
     shown = f"{size:,.1f} MB" if size < 1000 else f"{size / 1000:,.1f} GB"
     window = format_duration(seconds).replace(" ", "")
-    return f"largest window: {signal} {window} = {_count(slots, 'slot')}, {shown} per {_SERIES:,} series\n"
+    return f"largest window: {signal} {window} = {count(slots, 'slot')}, {shown} per {_SERIES:,} series\n"

@@ -15,6 +15,7 @@ from stoploss.engine.evaluation.kleene import TRUE
 from stoploss.engine.findings import Evidence, Finding
 from stoploss.engine.model import ResourceId
 from stoploss.reports import audit_causes, plan
+from stoploss.reports.counts import count
 from stoploss.rules.units import SYMBOLS, format_duration, format_value
 
 WIDTH = 80
@@ -49,7 +50,7 @@ def render_plan(audit: Audit) -> str:
 def _head(audit: Audit) -> list[str]:
     zone = ZoneInfo(audit.timezone)
     when = audit.at.astimezone(zone)
-    counted = ", ".join(_count(number, kind) for kind, number in audit.resources.items()) or "no resources"
+    counted = ", ".join(count(number, kind) for kind, number in audit.resources.items()) or "no resources"
     head = f"stoploss audit · {when:%Y-%m-%d %H:%M} {when.tzname()} · {counted} · nothing was touched"
     return [*textwrap.wrap(head, WIDTH), "", *_burning(audit)]
 
@@ -61,10 +62,10 @@ def _burning(audit: Audit) -> list[str]:
     exempt = sum(finding.exemption is not None for finding in audit.findings)
     unknown = [f"{len(audit.unknown)} unknown"] if audit.unknown else []
     amounts = _amounts(audit)
-    counts = [_count(firing, "finding")] if firing else []
+    counts = [count(firing, "finding")] if firing else []
     counts += [f"{pending} pending"] if pending else []
     counts += [f"{exempt} exempt"] if exempt else []
-    policies = [_count(len(audit.policies), "policy", "policies")]
+    policies = [count(len(audit.policies), "policy")]
     if not amounts:
         parts = [_bold("BURNING NOW  " + counts[0]) if firing else "NOTHING FIRES", *counts[bool(firing) :]]
         return [" · ".join([*parts, *unknown, *policies])]
@@ -204,7 +205,7 @@ def _who(resources: Sequence[ResourceId | None]) -> str:
         return ""
     if len(named) == 1:
         return f"{named[0]}: "
-    return f"{_count(len(named), named[0].kind)}: "
+    return f"{count(len(named), named[0].kind)}: "
 
 
 def _foot(audit: Audit) -> list[str]:
@@ -212,7 +213,7 @@ def _foot(audit: Audit) -> list[str]:
     failed = [item for item in audit.collectors if not item.ok]
     if failed:
         told = "; ".join(f"{item.name} ({item.reason})" for item in failed)
-        lines += textwrap.wrap(f"{_count(len(failed), 'collector')} failed: {told}", WIDTH)
+        lines += textwrap.wrap(f"{count(len(failed), 'collector')} failed: {told}", WIDTH)
     if audit.without_resources and len(audit.without_resources) == len(audit.policies):
         lines.append("no policy found a resource to look at")
     for note in audit.notes:
@@ -226,10 +227,6 @@ def _wrapped(start: str, text: str) -> list[str]:
 
 def _age(age: timedelta) -> str:
     return format_duration(max(0.0, age.total_seconds()))
-
-
-def _count(number: int, word: str, plural: str | None = None) -> str:
-    return f"{number:,} {word if number == 1 else plural or word + 's'}"
 
 
 def _cut(text: str, width: int) -> str:

@@ -17,6 +17,7 @@ from stoploss.engine.evaluation.kleene import FALSE, TRUE
 from stoploss.engine.findings import Evidence, Finding
 from stoploss.engine.model import ResourceId
 from stoploss.reports import svg
+from stoploss.reports.counts import count
 from stoploss.rules.policy import Policy, Step
 from stoploss.rules.units import SYMBOLS, format_duration, format_value
 
@@ -143,11 +144,6 @@ def view(audit: Audit) -> View:
         tuple(sorted({_price(f.waste) for f in firing if f.waste is not None and f.waste.source}))[:GROUPS],
         audit.policies[:GROUPS],
     )
-
-
-def count(number: int, word: str) -> str:
-    """A number of things: `1 gpu`, `1,024 gpus`."""
-    return f"{number:,} {word if number == 1 else word + 's'}"
 
 
 def _state(finding: Finding) -> str:

@@ -7,6 +7,7 @@ import math
 from stoploss.engine.costs.money import money
 from stoploss.engine.losses.diagnosis import Diagnosis, Report
 from stoploss.engine.losses.model import Point
+from stoploss.reports.counts import count
 
 SEVERITY = {
     "diverged": "high",
@@ -77,15 +78,15 @@ def also(run: Diagnosis) -> list[str]:
     facts = []
     if found.spike_count:
         shown = ", ".join(step(item.step) for item in found.spikes[-5:])
-        facts.append(f"{_count(found.spike_count, 'spike')} of the training loss, the last at {shown}")
+        facts.append(f"{count(found.spike_count, 'spike')} of the training loss, the last at {shown}")
     if found.resumes:
         facts.append(
-            f"{_count(found.resumes, 'resume')}, {_count(found.redone_records, 'record')} done a second time"
+            f"{count(found.resumes, 'resume')}, {count(found.redone_records, 'record')} done a second time"
         )
     if found.duplicates:
-        facts.append(f"{_count(found.duplicates, 'record')} read twice, counted once")
+        facts.append(f"{count(found.duplicates, 'record')} read twice, counted once")
     if found.non_finite:
-        facts.append(f"{_count(found.non_finite, 'value')} not finite")
+        facts.append(f"{count(found.non_finite, 'value')} not finite")
     return [*facts, *found.notes, *run.verdict.strategy, *run.log.notes]
 
 
@@ -98,7 +99,7 @@ def heading(report: Report) -> str:
     """How much was looked at, and how much of it is wrong."""
     files = len({run.log.source for run in report.runs})
     wrong = sum(run.anomalous for run in report.runs)
-    parts = [f"{_count(len(report.runs), 'run')} in {_count(files, 'log')}"]
+    parts = [f"{count(len(report.runs), 'run')} in {count(files, 'log')}"]
     if report.runs:
         parts.append(f"{wrong:,} with anomalies" if wrong else "no anomaly")
     unjudged = sum(not run.judged for run in report.runs)
@@ -121,9 +122,5 @@ def totals(report: Report) -> list[str]:
             parts.append(f"{money(lost, currency)} of it wasted")
     unknown = sum(run.cost.gpu_hours is None and run.cost.amount is None for run in report.runs)
     if parts and unknown:
-        parts.append(f"the cost of {_count(unknown, 'run')} is unknown")
+        parts.append(f"the cost of {count(unknown, 'run')} is unknown")
     return parts
-
-
-def _count(count: int, word: str) -> str:
-    return f"{count:,} {word}{'' if count == 1 else 's'}"

@@ -10,6 +10,7 @@ from typing import Any
 
 from stoploss.engine.costs.money import money
 from stoploss.reports.audit_json import instant
+from stoploss.reports.counts import count
 
 WIDTH = 80
 MOST_LINES = 12
@@ -122,7 +123,7 @@ def lines(digest: Digest, team: Team, zone: tzinfo) -> tuple[str, ...]:
         said.append(_line("not done", amount, _undone(team)))
     if team.told or team.untold:
         lost = f", {team.untold} not delivered" if team.untold else ""
-        said.append(_line("told", f"{_number(team.told, 'message')}{lost}"))
+        said.append(_line("told", f"{count(team.told, 'message')}{lost}"))
     if team.waits:
         said.append(_line("waits", *_waits(team.waits)))
     if team.kept:
@@ -231,21 +232,17 @@ def _plain(text: str) -> str:
     return "".join(c if c.isprintable() else "�" for c in text)
 
 
-def _number(count: int, word: str) -> str:
-    return f"{count:,} {word}{'' if count == 1 else 's'}"
-
-
 def _counted(counts: Mapping[str, int], word: str, none: str) -> str:
     if not counts:
         return none
     ranked = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
-    return f"{_number(sum(counts.values()), word)}: " + ", ".join(f"{name} {n}" for name, n in ranked)
+    return f"{count(sum(counts.values()), word)}: " + ", ".join(f"{name} {n}" for name, n in ranked)
 
 
 def _done(team: Team) -> str:
     parts = [_counted(team.done, "step", "nothing")]
     if team.failed:
-        which = ", ".join(f"{name} {count}" for name, count in sorted(team.failed.items()))
+        which = ", ".join(f"{name} {n}" for name, n in sorted(team.failed.items()))
         parts.append(f"tries that failed: {which}")
     if team.undone:
         parts.append(f"{team.undone} taken back")
@@ -255,7 +252,7 @@ def _done(team: Team) -> str:
 def _undone(team: Team) -> list[str]:
     told = []
     for counts, word in ((team.held, "guard"), (team.would, "mode")):
-        told += [f"{name} {count} ({word})" for name, count in sorted(counts.items())]
+        told += [f"{name} {n} ({word})" for name, n in sorted(counts.items())]
     return told
 
 
@@ -268,7 +265,7 @@ def _saved(team: Team) -> str:
     if not team.measured:
         return f"{promised}; what it brought was not measured"
     brought = _amounts(team.brought) if team.brought else "an unknown amount"
-    return f"{promised}; {_number(team.measured, 'step')} measured: {brought}"
+    return f"{promised}; {count(team.measured, 'step')} measured: {brought}"
 
 
 def _waits(waits: Sequence[Asked]) -> tuple[str, list[str]]:
@@ -295,7 +292,7 @@ def _spent(digest: Digest, team: Team) -> str:
 
 def _unknown(team: Team) -> list[str]:
     told: list[tuple[bool, Callable[[], str]]] = [
-        (bool(team.unpriced), lambda: f"what {_number(team.unpriced, 'step')} save"),
+        (bool(team.unpriced), lambda: f"what {count(team.unpriced, 'step')} save"),
         (
             any(item.per_hour is None for item in team.waits),
             lambda: f"what {sum(item.per_hour is None for item in team.waits)} of those that wait would save",

@@ -10,6 +10,7 @@ from zoneinfo import ZoneInfo
 import click
 
 from stoploss.engine.model import Bad
+from stoploss.reports.counts import count
 from stoploss.reports.seen import Seen, SeenCollector, SeenResource, SeenSignal
 from stoploss.rules.units import format_value
 
@@ -107,12 +108,6 @@ def _outcome(collector: SeenCollector) -> str:
 def _names(names: Sequence[str], most: int = 4) -> str:
     listed = ", ".join(names[:most])
     return listed if len(names) <= most else f"{listed} and {len(names) - most} more"
-
-
-def count(number: int, word: str) -> str:
-    """A number with its word: 1 gpu, 2 gpus, 2 processes."""
-    plural = f"{word}es" if word.endswith("s") else f"{word}s"
-    return f"{number:,} {word if number == 1 else plural}"
 
 
 def _wrapped(start: str, text: str, indent: int | None = None) -> Iterable[str]:

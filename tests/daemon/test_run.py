@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -18,6 +19,8 @@ from stoploss.cli.main import run as command
 from stoploss.engine.ledger import Ledger
 
 SOURCES = str(Path(__file__).parents[2] / "src")
+
+LISTEN = "127.0.0.1:0"
 
 POLICIES = """
 version: 1
@@ -40,7 +43,7 @@ class Daemon:
         self.folder, self.log = folder, folder / "log"
         with self.log.open("a") as errors:
             self.child = subprocess.Popen(
-                [sys.executable, "-m", "stoploss", "run", str(folder / "policies.yaml")],
+                [sys.executable, "-m", "stoploss", "run", str(folder / "policies.yaml"), "--listen", LISTEN],
                 stderr=errors,
                 cwd=folder,
                 env={**os.environ, "PYTHONPATH": SOURCES},
@@ -117,6 +120,18 @@ def test_it_runs_reloads_and_ends_well(folder: Path, receiver: Hook, start: Call
     assert daemon.kill(signal.SIGTERM) == 0
     assert firing(receiver) == 1
     assert command(["status", "--file", str(file)]) == 4
+
+
+def test_a_taken_address_is_told(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Where something else answers there it ends with 2 and says what to do."""
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        place = f"127.0.0.1:{taken.getsockname()[1]}"
+        ended = command(["run", str(folder / "policies.yaml"), "--listen", place])
+
+    assert ended == 2
+    assert capsys.readouterr().err.splitlines()[-1] == (
+        f"stoploss: --listen {place}: Address already in use; give another place, or --listen off"
+    )
 
 
 @pytest.mark.slow

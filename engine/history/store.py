@@ -20,7 +20,7 @@ from stoploss.engine.history.presences import as_of, without
 from stoploss.engine.history.slots import Longs
 from stoploss.engine.history.store_errors import StoreError, file_of, parsed, shown, told
 from stoploss.engine.history.store_known import Known
-from stoploss.engine.state_database import engine_of
+from stoploss.engine.state_database import WRITES, engine_of
 from stoploss.rules.catalogue import Catalogue, SignalKind
 
 __all__ = ["SampleStore", "StoreError", "open_store"]
@@ -200,13 +200,15 @@ class SampleStore:
             raise StoreError(f"{shown(self._url)}: it was opened for reading only")
         known = self._tables()
         self._known = None
-        with told(self._url), self._engine.begin() as connection:
+        with told(self._url), self._engine.execution_options(**WRITES).begin() as connection:
             yield connection, known
         self._known = known
 
     def _prepared(self, resolution: float | None) -> float:
         """Create the tables where they are not there; the store's resolution."""
-        with told(self._url), self._engine.begin() as connection:
+        # What may be made is begun as a writer: one that reads first is not waited for.
+        engine = self._engine if self._read_only else self._engine.execution_options(**WRITES)
+        with told(self._url), engine.begin() as connection:
             there = inspect(connection).has_table(schema.META.name)
             if not there and (self._read_only or resolution is None):
                 raise StoreError(f"{shown(self._url)}: it holds no samples yet; run the daemon first")

@@ -25,6 +25,10 @@ KILL_LIMIT = 10.0
 STEP = 0.2
 """Seconds between two looks for what came meanwhile."""
 
+LOOKS, PAUSE = 2, 0.05
+"""Looks without any of them before all have ended, and the seconds between: one that loses its parent
+in the middle of a look may be taken for another's."""
+
 _REAPER = 1
 
 
@@ -129,17 +133,22 @@ class Ending:
 
     def _wait(self, limit: float, on_newcomer: Callable[[Key], None]) -> None:
         end = self.means.monotonic() + limit
+        quiet = 0
         while True:
-            for key in self._newcomers():
-                on_newcomer(key)
+            # Before the look: what the last of them started just before its end is seen by the next one.
             alive = self._alive()
+            came = self._newcomers()
+            for key in came:
+                on_newcomer(key)
+            quiet = 0 if alive or came else quiet + 1
             left = end - self.means.monotonic()
-            if not alive or left <= 0:
+            if quiet == LOOKS or left <= 0:
                 return
             poll = select.poll()
             # One is enough to wake up, and looking again is cheap.
-            poll.register(self._handles[alive[0]], select.POLLIN)
-            poll.poll(min(left, STEP) * 1000)
+            for key in alive[:1]:
+                poll.register(self._handles[key], select.POLLIN)
+            poll.poll(min(left, STEP if alive else PAUSE) * 1000)
 
     def _newcomers(self) -> list[Key]:
         """Hold what belongs to those that were found and was not found then."""

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import re
+import time
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 
@@ -28,6 +29,12 @@ _KERNEL = 0x00200000
 
 _LONGEST_WALK = 1024
 """Parents; more are a loop of ids that were used again while they were read."""
+
+_SETTLING = 0.5
+"""Seconds that a program which has just been started may take until its environment is in its place."""
+
+_PAUSE = 0.002
+"""Seconds between two looks at one that is being started."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,9 +159,7 @@ def look() -> Tree:
 def see(pid: int) -> Seen | None:
     """One process, or None where there is none that lives."""
     try:
-        with open(f"/proc/{pid}/stat", "rb") as stream:
-            head, _, rest = stream.read().rpartition(b")")
-        words = rest.split()
+        head, words = _stat(pid)
         parent, session, flags, threads, start = (int(words[index]) for index in (1, 3, 6, 17, 19))
     except (OSError, ValueError, IndexError):
         return None
@@ -209,11 +214,38 @@ def _owner(pid: int) -> int | None:
         return None
 
 
-def _variables(pid: int) -> dict[str, str] | None:
-    try:
+def _stat(pid: int) -> tuple[bytes, list[bytes]]:
+    """What stands before and after the name's end in /proc/PID/stat."""
+    with open(f"/proc/{pid}/stat", "rb") as stream:
+        head, _, rest = stream.read().rpartition(b")")
+    return head, rest.split()
+
+
+def _environment(pid: int) -> bytes:
+    """The environment of a process, waited for where its program is just being started.
+
+    In the middle of execve(2) it reads as empty, and whose the process is cannot be told; where it ends
+    in memory (`env_end`, the 51st field of /proc/PID/stat) is 0 until it is in its place.
+
+    Raises:
+        OSError: it cannot be read, or was not in its place in time.
+    """
+    limit = time.monotonic() + _SETTLING
+    while True:
+        settled = int(_stat(pid)[1][48]) != 0
         with open(f"/proc/{pid}/environ", "rb") as stream:
             data = stream.read()
-    except OSError:
+        if data or settled:
+            return data
+        if time.monotonic() > limit:
+            raise TimeoutError(f"the environment of process {pid} is not in its place")
+        time.sleep(_PAUSE)
+
+
+def _variables(pid: int) -> dict[str, str] | None:
+    try:
+        data = _environment(pid)
+    except (OSError, ValueError, IndexError):
         return None
     found: dict[str, str] = {}
     for entry in data.split(b"\0"):

@@ -117,15 +117,16 @@ def name_of(pid: int) -> str:
 
 def test_the_processes_of_a_slurm_job_are_told_by_its_id(start: Start, job: str) -> None:
     """Also those of one task of an array, which is named by the array; not those of another job."""
-    array = {"SLURM_JOB_ID": "987654322", "SLURM_ARRAY_JOB_ID": "987654320", "SLURM_ARRAY_TASK_ID": "2"}
-    plain = start(SLEEPER, SLURM_JOB_ID="987654321", STOPLOSS_JOB=job)
+    number = 10 * int(job.removeprefix("job-"), 16)
+    array = {"SLURM_JOB_ID": f"{number + 2}", "SLURM_ARRAY_JOB_ID": f"{number}", "SLURM_ARRAY_TASK_ID": "2"}
+    plain = start(SLEEPER, SLURM_JOB_ID=f"{number + 1}", STOPLOSS_JOB=job)
     task = start(SLEEPER, **array, STOPLOSS_JOB=job)
     assert [line(plain), line(task)] == ["ready", "ready"]
     tree = process_tree.look()
 
-    assert [seen.pid for seen in tree.of_slurm("987654321")] == [plain.pid]
-    assert [seen.pid for seen in tree.of_slurm("987654320_2")] == [task.pid]
-    assert tree.of_slurm("987654322") == ()
+    assert [seen.pid for seen in tree.of_slurm(f"{number + 1}")] == [plain.pid]
+    assert [seen.pid for seen in tree.of_slurm(f"{number}_2")] == [task.pid]
+    assert tree.of_slurm(f"{number + 2}") == ()
 
 
 def test_a_job_ends_with_all_that_it_started(start: Start, job: str) -> None:
@@ -249,6 +250,32 @@ def test_another_job_that_it_started_is_left_alone(start: Start, job: str) -> No
     ending.act(order(trial), ending.find(order(trial)))
 
     assert (outcome.state, lives(leader.pid), alive) == ("done", False, True)
+
+
+def test_a_job_is_told_from_the_first_instant_of_its_program(start: Start, job: str) -> None:
+    """A program that is being started has no environment for a moment: it is waited for, not misjudged.
+
+    It would be taken for what started it, or for nobody's, and be ended with another or outlive its own.
+    """
+    for number in range(40):
+        seen = process_tree.see(start("time.sleep(60)", STOPLOSS_JOB=f"{job}-{number}").pid)
+        assert seen is not None and seen.variables == {"STOPLOSS_JOB": f"{job}-{number}"}
+
+
+@pytest.mark.parametrize("environment", [{}, {"OTHER": "1"}])
+def test_a_process_without_a_job_is_not_waited_for(environment: dict[str, str]) -> None:
+    """One whose environment is empty, or names no job, is told at once to have none."""
+    code = "import time; print(flush=True); time.sleep(60)"
+    command = [sys.executable, "-IS", "-c", code]
+    with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True) as child:
+        line(child)
+        begun = time.monotonic()
+        seen = process_tree.see(child.pid)
+        took = time.monotonic() - begun
+        child.kill()
+
+    assert seen is not None and seen.variables == {}
+    assert took < 0.4
 
 
 def test_a_job_of_wandb_is_found_by_its_run(start: Start, job: str) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -117,6 +119,22 @@ def _tune(engine: Engine, *, read_only: bool, durable: bool) -> None:
         # Taken at once by writers: a lock wanted only at the first write may come too late to wait for.
         writes = connection.get_execution_options().get("stoploss_writes")
         connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
+
+
+@contextmanager
+def writing(url: str, *, busy: float = BUSY_SECONDS, durable: bool = True) -> Iterator[Connection]:
+    """One transaction that writes, over a connection of its own; the settings are those of `engine_of`.
+
+    Raises:
+        StoreError: the database cannot be written.
+    """
+    address = parsed(url)
+    engine = engine_of(address, busy=busy, durable=durable)
+    try:
+        with told(address), engine.execution_options(**WRITES).begin() as connection:
+            yield connection
+    finally:
+        engine.dispose()
 
 
 def has_table(url: str, table: str) -> bool:

@@ -9,8 +9,8 @@ from typing import Any
 
 from sqlalchemy import Column, Integer, MetaData, Table, Text, delete, insert, inspect, select
 
-from stoploss.engine.history.store_errors import StoreError, parsed, shown, told
-from stoploss.engine.state_database import WRITES, engine_of, open_database
+from stoploss.engine.history.store_errors import StoreError, shown, told
+from stoploss.engine.state_database import open_database, writing
 
 BUSY_SECONDS = 2.0
 METADATA = MetaData()
@@ -88,15 +88,10 @@ def save_vitals(url: str, vitals: Vitals) -> None:
     Raises:
         StoreError: they cannot be written.
     """
-    address = parsed(url)
-    engine = engine_of(address, busy=BUSY_SECONDS, durable=False)
-    try:
-        with told(address), engine.execution_options(**WRITES).begin() as connection:
-            METADATA.create_all(connection)
-            connection.execute(delete(VITALS))
-            connection.execute(insert(VITALS), {"id": 1, "body": json.dumps(vitals.as_json())})
-    finally:
-        engine.dispose()
+    with writing(url, busy=BUSY_SECONDS, durable=False) as connection:
+        METADATA.create_all(connection)
+        connection.execute(delete(VITALS))
+        connection.execute(insert(VITALS), {"id": 1, "body": json.dumps(vitals.as_json())})
 
 
 def load_vitals(url: str) -> Vitals | None:

@@ -31,10 +31,27 @@ _INIT = 1
 
 
 @dataclass(frozen=True, slots=True)
-class End:
-    """Ends the processes of a job on this machine."""
+class _Ends:
+    """What all that end processes have in common, once these are found."""
 
     means: Means
+
+    def act(self, order: Order, found: Found) -> Outcome:
+        """SIGTERM, wait, SIGKILL what is left, and look whether all are gone."""
+        return _end(self.means, order, found)
+
+    def look(self, order: Order, found: Found) -> Outcome:
+        """How many of those that were found still live."""
+        return _came_of(self.means, found)
+
+    def undo(self, order: Order, found: Found) -> Outcome:
+        """It cannot be undone."""
+        return _final()
+
+
+@dataclass(frozen=True, slots=True)
+class End(_Ends):
+    """Ends the processes of a job on this machine."""
 
     def find(self, order: Order) -> Found:
         """The processes of the job as they are now.
@@ -58,24 +75,10 @@ class End:
         words = f"would end {_told(members)}"
         return Found(words, _before(self.means, members, job=job, uid=leaders[0].uid))
 
-    def act(self, order: Order, found: Found) -> Outcome:
-        """SIGTERM, wait, SIGKILL what is left, and look whether all are gone."""
-        return _end(self.means, order, found)
-
-    def look(self, order: Order, found: Found) -> Outcome:
-        """How many of those that were found still live."""
-        return _came_of(self.means, found)
-
-    def undo(self, order: Order, found: Found) -> Outcome:
-        """It cannot be undone."""
-        return _final()
-
 
 @dataclass(frozen=True, slots=True)
-class EndOne:
+class EndOne(_Ends):
     """Ends one process, named `HOST/PID@START`, and what it started."""
-
-    means: Means
 
     def find(self, order: Order) -> Found:
         """The process and what it started, as they are now.
@@ -93,24 +96,10 @@ class EndOne:
         _refuse_controlled(tree, members)
         return Found(f"would end {_told(members)}", _before(self.means, members, job=None, uid=seen.uid))
 
-    def act(self, order: Order, found: Found) -> Outcome:
-        """SIGTERM, wait, SIGKILL what is left, and look whether all are gone."""
-        return _end(self.means, order, found)
-
-    def look(self, order: Order, found: Found) -> Outcome:
-        """How many of those that were found still live."""
-        return _came_of(self.means, found)
-
-    def undo(self, order: Order, found: Found) -> Outcome:
-        """It cannot be undone."""
-        return _final()
-
 
 @dataclass(frozen=True, slots=True)
-class Release:
+class Release(_Ends):
     """Ends what a job that is over has left behind, so that its GPUs are free."""
-
-    means: Means
 
     def find(self, order: Order) -> Found:
         """The processes that are left and the GPUs that they hold.
@@ -129,18 +118,6 @@ class Release:
         gpus = "the GPUs (how many cannot be told)" if held is None else f"{held} GPU{'s' * (held > 1)}"
         ending = found.words.removeprefix("would end ")
         return Found(f"would release {gpus} held by {ending}", {**found.before, "gpus": held})
-
-    def act(self, order: Order, found: Found) -> Outcome:
-        """As `End`."""
-        return _end(self.means, order, found)
-
-    def look(self, order: Order, found: Found) -> Outcome:
-        """As `End`."""
-        return _came_of(self.means, found)
-
-    def undo(self, order: Order, found: Found) -> Outcome:
-        """It cannot be undone."""
-        return _final()
 
 
 def named(means: Means, order: Order) -> Key:

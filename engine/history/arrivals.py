@@ -12,8 +12,7 @@ from dataclasses import asdict, dataclass, fields
 from sqlalchemy import BigInteger, Column, Connection, Float, String, Table, delete, insert, select, update
 
 from stoploss.engine.history.looks import METADATA
-from stoploss.engine.history.store_errors import parsed, told
-from stoploss.engine.state_database import BUSY_SECONDS, WRITES, engine_of
+from stoploss.engine.state_database import writing
 
 ARRIVALS = Table(
     "arrivals",
@@ -57,17 +56,12 @@ def load(url: str) -> dict[tuple[str, str], Arrival]:
     Raises:
         StoreError: they cannot be read.
     """
-    address = parsed(url)
-    engine = engine_of(address, busy=BUSY_SECONDS, durable=True)
-    try:
-        with told(address), engine.execution_options(**WRITES).begin() as connection:
-            METADATA.create_all(connection)
-            found = [
-                Arrival(**{item.name: getattr(row, item.name) for item in fields(Arrival)})
-                for row in connection.execute(select(ARRIVALS))
-            ]
-    finally:
-        engine.dispose()
+    with writing(url) as connection:
+        METADATA.create_all(connection)
+        found = [
+            Arrival(**{item.name: getattr(row, item.name) for item in fields(Arrival)})
+            for row in connection.execute(select(ARRIVALS))
+        ]
     return {(item.node, item.spool): item for item in found}
 
 
@@ -84,13 +78,8 @@ def settle(url: str, node: str) -> None:
     Raises:
         StoreError: that cannot be written.
     """
-    address = parsed(url)
-    engine = engine_of(address, busy=BUSY_SECONDS, durable=True)
-    try:
-        with told(address), engine.execution_options(**WRITES).begin() as connection:
-            connection.execute(update(ARRIVALS).where(ARRIVALS.c.node == node).values(late=None))
-    finally:
-        engine.dispose()
+    with writing(url) as connection:
+        connection.execute(update(ARRIVALS).where(ARRIVALS.c.node == node).values(late=None))
 
 
 def forget(url: str, before: float) -> None:
@@ -99,13 +88,8 @@ def forget(url: str, before: float) -> None:
     Raises:
         StoreError: that cannot be written.
     """
-    address = parsed(url)
-    engine = engine_of(address, busy=BUSY_SECONDS, durable=True)
-    try:
-        with told(address), engine.execution_options(**WRITES).begin() as connection:
-            connection.execute(delete(ARRIVALS).where(ARRIVALS.c.heard < before))
-    finally:
-        engine.dispose()
+    with writing(url) as connection:
+        connection.execute(delete(ARRIVALS).where(ARRIVALS.c.heard < before))
 
 
 def newest(arrivals: Mapping[tuple[str, str], Arrival]) -> dict[str, Arrival]:

@@ -259,7 +259,8 @@ def test_a_job_is_told_from_the_first_instant_of_its_program(start: Start, job: 
     """
     for number in range(40):
         seen = process_tree.see(start("time.sleep(60)", STOPLOSS_JOB=f"{job}-{number}").pid)
-        assert seen is not None and seen.variables == {"STOPLOSS_JOB": f"{job}-{number}"}
+        assert seen is not None
+        assert seen.variables == {"STOPLOSS_JOB": f"{job}-{number}"}
 
 
 @pytest.mark.parametrize("environment", [{}, {"OTHER": "1"}])
@@ -274,7 +275,8 @@ def test_a_process_without_a_job_is_not_waited_for(environment: dict[str, str]) 
         took = time.monotonic() - begun
         child.kill()
 
-    assert seen is not None and seen.variables == {}
+    assert seen is not None
+    assert seen.variables == {}
     assert took < 0.4
 
 

@@ -7,6 +7,7 @@ import subprocess
 from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
+from uuid import uuid4
 
 import psutil
 import pytest
@@ -45,9 +46,14 @@ policies:
 
 
 class Machine(World):
-    """Runs that are processes of this machine."""
+    """Runs that are processes of this machine.
+
+    Attributes:
+        job: a name that no run of another test beside this one has.
+    """
 
     def __init__(self, folder: Path) -> None:
+        self.job = f"run-{uuid4().hex[:8]}"
         self.gpu = folder / "gpu0"
         self.gpu.touch()
         self.children: list[subprocess.Popen[bytes]] = []
@@ -92,19 +98,19 @@ def world(tmp_path: Path) -> Iterator[Machine]:
 @pytest.mark.slow
 def test_an_idle_run_is_saved_ended_and_loses_no_step(world: Machine) -> None:
     """Warned, saved and verified, ended; started again from there it goes on as if it had never ended."""
-    kept = str(world.kept("j1"))
-    child = world.start("j1", "--checkpoint-dir", kept, "--idle-after", "40")
+    kept = str(world.kept(world.job))
+    child = world.start(world.job, "--checkpoint-dir", kept, "--idle-after", "40")
     world.until(lambda: world.done("terminate"))
     child.wait(5)
-    before = world.steps("j1")
-    again = world.start("j1", "--checkpoint-dir", kept, "--resume", "--steps", "60")
+    before = world.steps(world.job)
+    again = world.start(world.job, "--checkpoint-dir", kept, "--resume", "--steps", "60")
     assert again.wait(30) == 0
-    whole = world.start("j2", "--steps", "60")
+    whole = world.start(f"{world.job}-whole", "--steps", "60")
     assert whole.wait(30) == 0
 
     assert before[-1][0] == 40
-    assert [step for step, _ in world.steps("j1")] == list(range(1, 61))
-    assert world.steps("j1") == world.steps("j2")
+    assert [step for step, _ in world.steps(world.job)] == list(range(1, 61))
+    assert world.steps(world.job) == world.steps(f"{world.job}-whole")
     assert [e.action for e in world.results()] == ["alert", "snapshot", "terminate"]
     assert world.ledger.verify() == ()
 
@@ -112,7 +118,7 @@ def test_an_idle_run_is_saved_ended_and_loses_no_step(world: Machine) -> None:
 @pytest.mark.slow
 def test_its_twin_that_cannot_save_is_never_ended(world: Machine) -> None:
     """A run without a place to save answers that it failed: it lives on, and an alert says why."""
-    child = world.start("j1", "--idle-after", "40")
+    child = world.start(world.job, "--idle-after", "40")
     world.until(lambda: world.done("snapshot", "failed"))
     world.pass_seconds(5)
 
@@ -128,8 +134,9 @@ def test_its_twin_that_cannot_save_is_never_ended(world: Machine) -> None:
 def test_a_run_that_raised_and_left_a_worker(world: Machine, keep: bool) -> None:
     """Its scene is kept and verified, then the GPU that its worker holds is free; with `keep` it stays."""
     if keep:
-        People(world.ledger).keep("j1", timedelta(hours=1), who="ann", now=clock.now(), reason="debugging")
-    child = world.start("j1", "--raise-after", "12000")
+        people = People(world.ledger)
+        people.keep(world.job, timedelta(hours=1), who="ann", now=clock.now(), reason="debugging")
+    child = world.start(world.job, "--raise-after", "12000")
     world.until(lambda: child.poll() is not None)
     if keep:
         world.until(lambda: world.done("snapshot"))

@@ -30,11 +30,9 @@ _KERNEL = 0x00200000
 _LONGEST_WALK = 1024
 """Parents; more are a loop of ids that were used again while they were read."""
 
-_SETTLING = 0.5
-"""Seconds that a program which has just been started may take until its environment is in its place."""
-
-_PAUSE = 0.002
-"""Seconds between two looks at one that is being started."""
+_LOOKS, _PAUSE = 250, 0.002
+"""Looks at a program that is just being started until its environment is in its place, and the seconds
+between two."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -230,16 +228,14 @@ def _environment(pid: int) -> bytes:
     Raises:
         OSError: it cannot be read, or was not in its place in time.
     """
-    limit = time.monotonic() + _SETTLING
-    while True:
+    for _ in range(_LOOKS):
         settled = int(_stat(pid)[1][48]) != 0
         with open(f"/proc/{pid}/environ", "rb") as stream:
             data = stream.read()
         if data or settled:
             return data
-        if time.monotonic() > limit:
-            raise TimeoutError(f"the environment of process {pid} is not in its place")
         time.sleep(_PAUSE)
+    raise TimeoutError(f"the environment of process {pid} is not in its place")
 
 
 def _variables(pid: int) -> dict[str, str] | None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 from datetime import UTC, datetime
@@ -255,7 +254,12 @@ def test_ctrl_c_ends_a_watch_and_not_the_audit(tmp_path: Path) -> None:
     file.write_text(policy("host.memory.utilization >= 0%", each="host"))
     command = [sys.executable, "-m", "stoploss", "audit", str(file), "--watch", "10m", "--format", "json"]
     child = subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=os.environ
+        command,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        # Where the tests run in the background of a shell, interrupts are ignored, and that is inherited.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )
     assert child.stderr is not None
     assert child.stderr.readline().startswith("watching for 10m")

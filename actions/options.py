@@ -6,7 +6,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from stoploss.rules.models.fields import ARGUMENTS, COUNT, DURATION, POWER, SHARE_FIELD, TEXT, choice
+from stoploss.rules.models.fields import ARGUMENTS, COUNT, DURATION, PLACE, POWER, SHARE_FIELD, TEXT, choice
 from stoploss.rules.models.steps import ChangingOptions, DestructiveOptions, RepeatableOptions
 
 
@@ -23,8 +23,9 @@ class SnapshotOptions(RepeatableOptions, ChangingOptions):
     timeout: Annotated[float, DURATION] = Field(
         default=600.0, description="How long it may take; default 10m."
     )
-    path: Annotated[str | None, TEXT] = Field(
-        default=None, description="Folder that a copy is made in; beside the state by default."
+    path: Annotated[str | None, PLACE] = Field(
+        default=None,
+        description="Folder that a copy is made in, or s3://BUCKET/FOLDER; beside the state by default.",
     )
 
 
@@ -91,6 +92,10 @@ class ReleaseOptions(DestructiveOptions):
 
 class ResumeOptions(ChangingOptions):
     """Start again what a spot reclaim or a stop has interrupted, from its newest complete checkpoint."""
+
+    replicas: Annotated[int | None, COUNT] = Field(
+        default=None, description="Instances that the Auto Scaling group keeps then, at least."
+    )
 
 
 class ExecOptions(DestructiveOptions):

@@ -10,6 +10,8 @@ NAME = "resume"
 TARGETS = {
     "job/slurm": "stoploss.actions.targets.slurm:Resume",
     "job/kubernetes": "stoploss.actions.targets.kubernetes:Resume",
+    "job/process": "stoploss.actions.targets.asg:Restored",
+    "instance?replicas": "stoploss.actions.targets.asg:Restored",
     "instance": "stoploss.actions.targets.ec2:Start",
 }
 """Place -> who carries it out there."""

@@ -8,13 +8,14 @@ never sends it a second time.
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from stoploss.actions.contract import Action, Means
 from stoploss.actions.routing import Routed
 from stoploss.actions.snapshot_result import Snapshot, Waiting
 from stoploss.actions.targets import checkpoint_copy, process_signal, request_file
+from stoploss.actions.targets.checkpoint_copy import Copy
 from stoploss.actions.targets.process_signal import Process
 from stoploss.actions.verify import Demand, verify
 
@@ -59,6 +60,7 @@ class Order:
         copy_to: the folder in which a copy of the newest complete of `candidates` is made; nobody is asked
             then.
         candidates: checkpoints that are there.
+        copier: makes such a copy, and verifies it.
     """
 
     id: str
@@ -68,6 +70,7 @@ class Order:
     folder: str | None = None
     copy_to: str | None = None
     candidates: tuple[Candidate, ...] = ()
+    copier: Callable[[Copy, Demand, Waiting], Snapshot] = checkpoint_copy.take
 
 
 def would(order: Order, limit: float) -> str:
@@ -160,7 +163,7 @@ def _copy(order: Order, folder: str, demand: Demand, waiting: Waiting) -> Snapsh
     if not source.verified or source.path is None:
         return source
     target = os.path.join(folder, os.path.basename(source.path))
-    return checkpoint_copy.take(checkpoint_copy.Copy(source.path, target, source.step), demand, waiting)
+    return order.copier(Copy(source.path, target, source.step), demand, waiting)
 
 
 def _newest_first(candidates: Sequence[Candidate]) -> list[Candidate]:

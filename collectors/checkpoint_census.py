@@ -33,6 +33,7 @@ RUN_LABELS = (
     "trial",
     "recipe",
     "keep",
+    "asg",
 )
 """Labels that a run.json can give."""
 

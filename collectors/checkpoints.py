@@ -32,8 +32,8 @@ symbolic links nowhere. A name with `tmp` or `incomplete` at its end is unfinish
 **Whose it is.** The job is what a file `STOPLOSS_JOB` says in one of the folders above it, else `job`
 in a `run.json` there, else the folders that the option `job` names (`{team}/{job}`), else the first
 folder below the path; a checkpoint right in the path belongs to a job named like the path. A
-`run.json` can give the labels team, user, owner, class, stage, env, experiment, trial, recipe and
-keep too. A checkpoint is named `JOB/NAME`, with its path below the folder of the job.
+`run.json` can give the labels team, user, owner, class, stage, env, experiment, trial, recipe, keep
+and asg too. A checkpoint is named `JOB/NAME`, with its path below the folder of the job.
 
 A walk takes at most five seconds of a look and goes on at the next one; a note says how far it is.
 An unfinished walk keeps folders open, so that the file system cannot be unmounted meanwhile. What

@@ -24,6 +24,7 @@ LABELS: Mapping[str, str] = {
     "experiment": "STOPLOSS_EXPERIMENT",
     "trial": "STOPLOSS_TRIAL",
     "keep": "STOPLOSS_KEEP",
+    "asg": "STOPLOSS_ASG",
 }
 """Label -> the environment variable that gives it."""
 

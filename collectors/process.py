@@ -7,9 +7,10 @@ All others are left out, and so is stoploss itself.
 - The job is named by the first of: `STOPLOSS_JOB`, `SLURM_JOB_ID`, the Kubernetes pod (its
   name inside, its UID by control group), `WANDB_RUN_ID`. A process that lost its environment
   has the job of its parents or of its control group. `STOPLOSS_TEAM`, `STOPLOSS_CLASS`,
-  `STOPLOSS_STAGE`, `STOPLOSS_ENV`, `STOPLOSS_EXPERIMENT`, `STOPLOSS_TRIAL` and `STOPLOSS_KEEP`
-  become labels; the team of a Slurm job is else its account. `STOPLOSS_USER` names the user
-  where the owner of the process does not. No other variable is kept.
+  `STOPLOSS_STAGE`, `STOPLOSS_ENV`, `STOPLOSS_EXPERIMENT`, `STOPLOSS_TRIAL`, `STOPLOSS_KEEP` and
+  `STOPLOSS_ASG` (the Auto Scaling group it runs in) become labels; the team of a Slurm job is
+  else its account. `STOPLOSS_USER` names the user where the owner of the process does not. No
+  other variable is kept.
 - The label `scheduler` says who runs it: `slurm` or `kubernetes` by `SLURM_JOB_ID`, the pod's
   variables or the control group, also where `STOPLOSS_JOB` names the job; else `process`. Of a
   Slurm job the label `slurm_job` is its id, which Slurm's commands take.

@@ -94,6 +94,53 @@ class Capacity(AwsTarget):
         return self.wait(lambda: _seen(place, found, old, new), lambda seen: not seen.retry)
 
 
+class Restored(Capacity):
+    """Has a group keep as many instances again, at least: parameter `replicas`, one where it does not say.
+
+    Of an instance it is the group that keeps it, of a job that which its label `asg` names.
+    """
+
+    def found_at(self, place: Place, order: Order) -> Found:
+        """See how many it keeps.
+
+        Raises:
+            Refused: there is no group, it keeps that many, or it may not keep or start them.
+        """
+        wanted = int(order.parameters.get("replicas") or 1)
+        found = _group(place, self._name(place, order))
+        if wanted <= found.desired:
+            words = f"group {found.name} keeps {found.desired} instances already, which it starts itself"
+            raise Refused(words, gone=True)
+        if wanted > found.most:
+            raise Refused(f"the maximum of group {found.name} is {found.most}, less than {wanted}")
+        if "Launch" in found.suspended:
+            raise Refused(f"group {found.name} starts no instances at present: that is suspended")
+        words = f"would have group {found.name} keep {wanted} instances instead of {found.desired}"
+        before = {
+            "kind": "asg",
+            "asg": found.name,
+            "made": found.made,
+            "desired": found.desired,
+            "to": wanted,
+        }
+        return Found(words, before)
+
+    def undo_at(self, place: Place, order: Order, found: Found) -> Outcome:
+        """Nothing: what runs is not ended in passing."""
+        return Outcome("failed", "instances that run again are ended by downscale or terminate only")
+
+    def _name(self, place: Place, order: Order) -> str:
+        if order.resource.kind == "instance":
+            member = instances.member(place, order.resource.id)
+            if member is None:
+                raise Refused(f"{order.resource} belongs to no group whose replicas could be more")
+            return member.group
+        name = order.labels.get("asg", "")
+        if name in ("", "?"):
+            raise Refused(f"nothing says which group {order.resource} runs in: it has no label asg")
+        return name
+
+
 def _seen(place: Place, found: Found, old: int, new: int) -> Outcome:
     now = _same(place, found)
     name = found.before["asg"]

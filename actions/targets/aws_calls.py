@@ -232,6 +232,9 @@ class Aws:
         if options is None:
             raise Refused("the policy file names no collector aws, which says how AWS is reached")
         region, account = order.labels.get("region"), order.labels.get("account")
+        if not region and order.resource.kind == "job" and len(options.get("regions") or ()) == 1:
+            # What runs on instances is not told by the collector, which looks at one region only.
+            region = options["regions"][0]
         if not region:
             raise Refused(f"nothing says in which region {order.resource} lies")
         roles = {role.split(":")[4]: role for role in options.get("roles") or ()}
@@ -243,6 +246,17 @@ class Aws:
             endpoint = options.get("endpoint_url") or options.get("endpoint-url")
             self._accounts[number] = _Account(roles[number] if number else None, endpoint)
         return Place(region, self._accounts[number], self._means.now)
+
+
+def own_place(means: Means) -> Place:
+    """This machine's own account, for what is no resource of the collector `aws`.
+
+    Its region is the first of the collector's, else that of this machine's settings.
+    """
+    options = means.collectors.get("aws") or {}
+    regions = options.get("regions") or (session().region_name or "us-east-1",)
+    endpoint = options.get("endpoint_url") or options.get("endpoint-url")
+    return Place(regions[0], _Account(None, endpoint), means.now)
 
 
 class AwsTarget:

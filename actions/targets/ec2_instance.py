@@ -58,6 +58,7 @@ class Group:
         made: when it was made, in seconds since the epoch: groups of one name may follow each other.
         desired: how many instances it keeps.
         least: its minimum size.
+        most: its maximum size.
         kept: how many of these are there or on their way in.
         suspended: what it does not do at present.
     """
@@ -66,6 +67,7 @@ class Group:
     made: float
     desired: int
     least: int
+    most: int
     kept: int
     suspended: frozenset[str]
 
@@ -200,6 +202,7 @@ def group(place: Place, name: str) -> Group | None:
             made=item["CreatedTime"].timestamp(),
             desired=item["DesiredCapacity"],
             least=item["MinSize"],
+            most=item["MaxSize"],
             kept=sum(one["LifecycleState"].startswith(_KEPT) for one in item.get("Instances") or ()),
             suspended=frozenset(one["ProcessName"] for one in item.get("SuspendedProcesses") or ()),
         )

@@ -1,9 +1,10 @@
-"""Copies the newest complete checkpoint of a job to a folder that outlives what a step ends."""
+"""Copies the newest complete checkpoint of a job to a folder, or a bucket, that outlives what a step ends."""
 
 from __future__ import annotations
 
 import os
 from dataclasses import dataclass, replace
+from functools import partial
 
 from stoploss.actions import snapshot
 from stoploss.actions.contract import Means, Refused
@@ -11,6 +12,9 @@ from stoploss.actions.snapshot import Candidate
 from stoploss.actions.targets.job_checkpoint import demand_of, outcome_of, waiting_of
 from stoploss.actions.verify import Demand
 from stoploss.engine.model import Found, Order, Outcome
+
+BUCKET = "s3://"
+"""What the address of a place in S3 begins with."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,30 +27,41 @@ class Copy:
         """Which folder a copy would be made in.
 
         Raises:
-            Refused: nothing says where to, or nobody knows the job's checkpoints.
+            Refused: nothing says where to, its bucket does not answer, or nobody knows the job's checkpoints.
         """
         self._demand()
-        ordered = self._ordered(order, self._folder(order))
+        folder = self._folder(order)
+        ordered = self._ordered(order, folder)
         if not ordered.candidates:
             raise Refused(f"{order.resource} has no checkpoint on this machine")
+        if folder.startswith(BUCKET):
+            from stoploss.actions.targets import bucket_copy
+
+            if why := bucket_copy.unreachable(self.means, folder):
+                raise Refused(f"nothing can be copied to {folder}: {why}")
         words = snapshot.would(ordered, waiting_of(self.means, order).limit)
         return Found(words, {"folder": ordered.copy_to, "intended": self.means.now()})
 
     def act(self, order: Order, found: Found) -> Outcome:
         """Copy, compare by checksums, verify; goes on where it was left."""
         ordered = self._ordered(order, str(found.before["folder"]))
-        return outcome_of(snapshot.take(ordered, self._demand(), waiting_of(self.means, order)), again=True)
+        seen = snapshot.take(ordered, self._demand(), waiting_of(self.means, order))
+        if seen.verified and seen.began is not None and seen.began < order.since:
+            seen = replace(seen, why=f"{seen.why}; begun before what was found, it lets no run be ended")
+        return outcome_of(seen, again=True)
 
     def look(self, order: Order, found: Found) -> Outcome:
         """Whether the copy is there and whole."""
         folder = str(found.before["folder"])
+        steps = {os.path.basename(path): step for path, step in self._known(order)}
+        if folder.startswith(BUCKET):
+            return self._look_at_bucket(folder, steps)
         try:
             names = sorted(name for name in os.listdir(folder) if not name.startswith("."))
         except FileNotFoundError:
             return Outcome("undone", "nothing was copied")
         except OSError:
             return Outcome("unknown", f"{folder} cannot be read")
-        steps = {os.path.basename(path): step for path, step in self._known(order)}
         candidates = tuple(Candidate(os.path.join(folder, name), steps.get(name)) for name in names)
         seen = snapshot.check(candidates, self._demand(), waiting_of(self.means, order))
         return outcome_of(seen, again=True) if seen.verified else Outcome("failed", seen.why, retry=True)
@@ -58,9 +73,9 @@ class Copy:
     def _folder(self, order: Order) -> str:
         given = order.parameters.get("path")
         if isinstance(given, str) and given:
-            if not given.startswith("/"):
+            if not given.startswith(("/", BUCKET)):
                 raise Refused(f"path {given!r} does not begin at the root")
-            return os.path.join(given, os.path.basename(order.resource.id))
+            return os.path.join(given.rstrip("/") or "/", os.path.basename(order.resource.id))
         if not self.means.folder:
             raise Refused("nothing says where the copy goes: give path")
         return os.path.join(self.means.folder, "checkpoints", os.path.basename(order.resource.id))
@@ -77,4 +92,20 @@ class Copy:
         candidates = tuple(
             Candidate(path, step) for path, step in self._known(order) if not path.startswith(f"{folder}/")
         )
-        return snapshot.Order(order.id, order.by, copy_to=folder, candidates=candidates)
+        ordered = snapshot.Order(order.id, order.by, copy_to=folder, candidates=candidates)
+        if not folder.startswith(BUCKET):
+            return ordered
+        from stoploss.actions.targets import bucket_copy
+
+        return replace(ordered, copier=partial(bucket_copy.take, self.means))
+
+    def _look_at_bucket(self, folder: str, steps: dict[str, int | None]) -> Outcome:
+        from stoploss.actions.targets import aws_calls, bucket_copy
+
+        try:
+            seen = bucket_copy.newest(self.means, folder, steps)
+        except aws_calls.FAILURES as error:
+            return Outcome("unknown", f"{folder} cannot be looked at: {aws_calls.reason(error)}", retry=True)
+        if seen.state == "pending":
+            return Outcome("undone", seen.why)
+        return outcome_of(seen, again=True)

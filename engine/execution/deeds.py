@@ -59,11 +59,18 @@ class Deed:
 
     @property
     def saved(self) -> str | None:
-        """The path of the checkpoint that it had verified."""
+        """The path of the checkpoint that it had verified, if that was begun in the episode.
+
+        A copy may be of an older one: what the run has done since would be lost with it.
+        """
         if not self.done or self.intent.action != "snapshot" or self.result is None:
             return None
-        path = (self.result.evidence or {}).get("after", {}).get("path")
-        return path if isinstance(path, str) else None
+        after = (self.result.evidence or {}).get("after", {})
+        path, began = after.get("path"), after.get("began")
+        since = (self.intent.evidence or {}).get("order", {}).get("since")
+        if not isinstance(path, str) or not isinstance(began, int | float) or since is None:
+            return None
+        return path if began >= since else None
 
     def next_try(self) -> datetime | None:
         """When it may be tried again after it failed; None: not any more in this episode."""

@@ -27,6 +27,7 @@ JsonSchema = dict[str, Any]
 DURATION_SCHEMA: JsonSchema = {"type": ["string", "integer"], "examples": ["30s", "10m", "1h30m"]}
 _TEMPLATE = re.compile(r"\{\{.*?\}\}")
 _NAME = re.compile(r"[A-Za-z0-9][\w.:/-]*\Z")
+_BUCKET = re.compile(r"s3://[a-z0-9][a-z0-9.-]{1,61}[a-z0-9](/.*)?")
 
 
 def problem(code: str, message: str, fix: str | None = None, at: int | None = None) -> PydanticCustomError:
@@ -114,6 +115,15 @@ def read_expandable(value: Any) -> str:
         raise problem(
             "bad-value", str(error), "write ${NAME} or ${NAME:-default}; $$ is a dollar sign"
         ) from None
+    return text
+
+
+def read_place(value: Any) -> str:
+    """Where a copy goes: a folder from the root, or a folder of a bucket in S3."""
+    text = read_text(value)
+    if not text.startswith("/") and not _BUCKET.fullmatch(text):
+        fix = "write a folder from the root, such as /backup, or s3://BUCKET/FOLDER"
+        raise problem("bad-value", f"{shown(text)} is no place for a copy", fix)
     return text
 
 
@@ -286,6 +296,9 @@ def read_node(value: Any) -> Any:
 
 
 TEXT = Reads(read_text, {"type": "string", "minLength": 1})
+PLACE = Reads(
+    read_place, {"type": "string", "pattern": "^(/|s3://)", "examples": ["/backup", "s3://bucket/runs"]}
+)
 NAME = Reads(read_name, {"type": "string", "pattern": r"^[A-Za-z0-9][\w.:/-]*$"})
 TEXTS = Reads(read_texts, {"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}}]})
 ARGUMENTS = Reads(read_arguments, {"type": "array", "items": {"type": "string"}, "minItems": 1})

@@ -91,6 +91,7 @@ def test_labels_come_from_the_environment_that_a_process_was_started_with(start:
         "experiment": None,
         "trial": None,
         "keep": None,
+        "asg": None,
     }
     identities = job_labels.Identities()
     identities.of(child.pid)

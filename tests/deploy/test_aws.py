@@ -22,6 +22,9 @@ ACTIONS = sorted(set(FILES) - {COLLECTOR, ROLES})
 NAMES = {
     "s3:ListBuckets": "s3:ListAllMyBuckets",
     "s3:ListObjectsV2": "s3:ListBucket",
+    "s3:HeadBucket": "s3:ListBucket",
+    "s3:HeadObject": "s3:GetObject",
+    "s3:ListMultipartUploads": "s3:ListBucketMultipartUploads",
     "s3:GetBucketLifecycleConfiguration": "s3:GetLifecycleConfiguration",
     "s3:PutBucketLifecycleConfiguration": "s3:PutLifecycleConfiguration",
     "s3:DeleteBucketLifecycle": "s3:PutLifecycleConfiguration",
@@ -44,7 +47,7 @@ def documented(name: str) -> set[str]:
 def called(*files: str) -> set[str]:
     """The calls that some modules make, as `DescribeInstances`."""
     whole = "".join(path.read_text("utf-8") for name in files for path in sorted(ROOT.glob(name)))
-    verbs = "describe|list|get|assume|stop|start|terminate|create|delete|put|modify|set"
+    verbs = "describe|list|get|head|assume|stop|start|terminate|create|delete|put|modify|set|abort"
     found = set(re.findall(rf"\.((?:{verbs})_[a-z0-9_]+)\(|\"((?:{verbs})_[a-z0-9_]+)\"", whole))
     own = {"get_paginator", "get_credentials", "get_component"}
     return {"".join(part.title() for part in text.split("_")) for pair in found for text in pair if text} - {
@@ -126,7 +129,20 @@ def test_what_the_targets_change_is_allowed_to_some_action() -> None:
 
 
 def test_a_snapshot_changes_no_volume() -> None:
-    """It makes snapshots, and takes away only those."""
+    """It makes snapshots, and takes away only those; of a bucket it is given only your own."""
     made = {"ec2:CreateSnapshot", "ec2:CreateSnapshots", "ec2:CreateTags"}
+    whole = actions(FILES["snapshot"])
+    places = {item["Resource"] for item in FILES["snapshot"]["Statement"] if "s3" in item["Action"][0]}
 
-    assert actions(FILES["snapshot"]) == {*made, "ec2:DeleteSnapshot"}
+    assert {right for right in whole if right.startswith("ec2:")} == {*made, "ec2:DeleteSnapshot"}
+    assert places == {"arn:aws:s3:::your-bucket", "arn:aws:s3:::your-bucket/*"}
+
+
+def test_a_copy_to_a_bucket_is_allowed_what_it_calls_and_deletes_nothing() -> None:
+    """Its calls need what the policy of snapshots gives, and no object can be taken away with that."""
+    other = {call.partition(":")[2]: right.partition(":")[2] for call, right in NAMES.items()}
+    needed = {other.get(name, name).lower() for name in called("actions/targets/bucket_copy.py")}
+    given = short({right for right in actions(FILES["snapshot"]) if right.startswith("s3:")})
+
+    assert needed == given
+    assert not [right for right in given if "delete" in right]

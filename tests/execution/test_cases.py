@@ -200,6 +200,19 @@ def test_G_71_a_save_that_fails_ends_nothing(fleet: Fleet) -> None:
     assert any("snapshot failed" in line or "3 firing" in line for line in fleet.lines("told")[1:])
 
 
+def test_G_71_a_copy_of_an_older_save_ends_nothing(fleet: Fleet) -> None:
+    """What was kept was begun before the job went idle: steps made since would be lost, so it lives on."""
+    fleet.faults["snapshot", "a"] = "old"
+    fleet.start("a", "b")
+    cycle = fleet.cycle()
+    results = fleet.run(cycle, 20)
+
+    assert fleet.running() == ["a"]
+    [(verdict, whys)] = [(d.verdict, d.whys) for d in results[-1].result.decisions if d.action == "terminate"]
+    assert verdict == "held"
+    assert "waits for a verified snapshot" in whys
+
+
 def test_G_75_a_save_that_is_gone_ends_nothing(fleet: Fleet) -> None:
     """What was verified and cannot be relied on any more blocks the end, with the reason."""
     cycle = fleet.cycle()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 from collections.abc import Iterator
 from datetime import timedelta
@@ -11,10 +12,15 @@ from uuid import uuid4
 
 import psutil
 import pytest
+from support.clouds import Cloud, cloud, server
+from support.snapshots import demand, real
 from support.trainers import COMMAND, World, environment, living
 
+from stoploss.actions.targets import request_file
 from stoploss.engine import clock
 from stoploss.engine.people import People
+
+__all__ = ["cloud", "server"]
 
 POLICIES = """
 version: 1
@@ -45,6 +51,26 @@ policies:
 """
 
 
+COPIED = """
+version: 1
+settings: {mode: enforce, resolution: 1s, limits: {share-of-population: 100%}}
+collectors:
+  aws: {regions: [us-east-1], endpoint-url: "{server}"}
+  process: {every: 1s}
+  training: {every: 1s, paths: ["{folder}/runs"]}
+  checkpoints: {every: 1s, paths: [{path: "{folder}/kept", failure-domain: process}], job: "{job}"}
+policies:
+  - name: idle
+    each: job
+    for: 1s
+    when: ['increase(train.step, 3s) == 0', 'job.state == "running"']
+    then:
+      - alert: {}
+      - snapshot: {after: 5s, what: checkpoint, path: "s3://kept-runs/ann", timeout: 20s}
+      - terminate: {after: 6s, grace: 5s}
+"""
+
+
 class Machine(World):
     """Runs that are processes of this machine.
 
@@ -52,12 +78,12 @@ class Machine(World):
         job: a name that no run of another test beside this one has.
     """
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, text: str = POLICIES) -> None:
         self.job = f"run-{uuid4().hex[:8]}"
         self.gpu = folder / "gpu0"
         self.gpu.touch()
         self.children: list[subprocess.Popen[bytes]] = []
-        super().__init__(folder, POLICIES, ("process", "training", "checkpoints"), {})
+        super().__init__(folder, text, ("process", "training", "checkpoints"), {})
 
     def start(self, job: str, *options: str) -> subprocess.Popen[bytes]:
         """Start a run that holds the GPU open."""
@@ -113,6 +139,39 @@ def test_an_idle_run_is_saved_ended_and_loses_no_step(world: Machine) -> None:
     assert world.steps(world.job) == world.steps(f"{world.job}-whole")
     assert [e.action for e in world.results()] == ["alert", "snapshot", "terminate"]
     assert world.ledger.verify() == ()
+
+
+@pytest.mark.slow
+def test_what_was_copied_to_a_bucket_is_relied_on(tmp_path: Path, cloud: Cloud) -> None:
+    """A run saves by itself while it is idle; the copy lets it be ended, and brings all of it back."""
+    client = cloud.client("s3")
+    client.create_bucket(Bucket="kept-runs")
+    world = Machine(tmp_path, COPIED.replace("{server}", cloud.url))
+    try:
+        kept = world.kept(world.job)
+        child = world.start(world.job, "--checkpoint-dir", str(kept), "--idle-after", "40")
+        world.until(lambda: world.done("alert"))
+        asked = request_file.Ask(
+            str(world.log(world.job).parent / ".stoploss/request.json"), "by-hand", "ann"
+        )
+        assert request_file.take(asked, demand(), real()).verified
+        world.until(lambda: world.done("terminate"))
+        child.wait(5)
+        [saved] = [e.evidence["after"]["path"] for e in world.results() if e.action == "snapshot"]
+        [ended] = [e for e in world.ledger.entries(kinds=("intent",)) if e.action == "terminate"]
+        shutil.rmtree(kept)
+        for item in client.list_objects_v2(Bucket="kept-runs")["Contents"]:
+            path = kept / "step-40" / Path(item["Key"]).name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            client.download_file("kept-runs", item["Key"], str(path))
+        again = world.start(world.job, "--checkpoint-dir", str(kept), "--resume", "--steps", "60")
+        assert again.wait(30) == 0
+
+        assert saved == f"s3://kept-runs/ann/{world.job}/step-40"
+        assert ended.evidence["order"]["saved"] == saved
+        assert [step for step, _ in world.steps(world.job)] == list(range(1, 61))
+    finally:
+        world.end()
 
 
 @pytest.mark.slow

@@ -25,7 +25,7 @@ from stoploss.engine.model import Action, Found, Order, Outcome, ResourceId
 
 SECRET = "wJalrXUtnFEMI-very-secret"  # noqa: S105
 REGION = "us-east-1"
-READING = re.compile(r"(Describe|List|Get)[A-Z]\w*|AssumeRole")
+READING = re.compile(r"(Describe|List|Get|Head)[A-Z]\w*|AssumeRole")
 
 Fault = Callable[[str, bytes], "tuple[int, str] | None"]
 """Given the request line and the body: the status and error code to answer, or None."""

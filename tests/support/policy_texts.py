@@ -138,6 +138,8 @@ MISTAKES: list[tuple[str, str, str, int, int, str]] = [
     ("budget_limit", policy() + "budgets: [{name: b, each: job, limit: 100GB}]\n", "wrong-unit", 8, 39, "GPU-hours"),
     ("price", policy() + "prices: {gpu-hour: {H100: $4/h}}\n", "wrong-unit", 8, 27, "GPU-hour"),
     ("receiver", policy("then: [alert: {to: mll}]") + "notify: {ml: x}\n", "bad-value", 7, 24, "ml"),
+    ("place_of_a_copy", policy("then: [snapshot: {path: kept}]"), "bad-value", 7, 29, "s3://BUCKET"),
+    ("place_in_s3", policy('then: [snapshot: {path: "s3:/kept"}]'), "bad-value", 7, 29, "/backup"),
     ("variable", policy() + 'notify: {ml: "${SLACK URL}"}\n', "bad-value", 8, 14, "${NAME}"),
     ("negated", policy('where: team != "a"\n' + ENDING), "negated-label", 7, 12, "has(team)"),
     ("negated_not", policy('where: not label.keep == "a"\n' + ENDING), "negated-label", 7, 16, "has(label.keep)"),

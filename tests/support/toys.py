@@ -64,7 +64,8 @@ class Fleet:
         folder: of everything.
         point: called at each place where a crash could come.
         minutes, seconds: how far the clock is, from `BEGIN`.
-        faults: (action, job) -> what happens instead: `fail`, `raise`, `lie` (says done and does nothing).
+        faults: (action, job) -> what happens instead: `fail`, `raise`, `lie` (says done and does nothing),
+            `old` (keeps what was begun before the episode).
         undeliverable: receivers that cannot be reached.
         means: receiver -> who is told in the end, where that is another.
         busy: jobs whose GPUs work.
@@ -250,7 +251,10 @@ class Act:
             return Outcome("done", "it ended") if gone and ended.exists() else Outcome("undone", "it runs")
         if self.name == "snapshot":
             if self._saved(order):
-                return Outcome("done", "saved", {"path": str(self._path(order, "saved"))})
+                path = self._path(order, "saved")
+                old = self.fleet.faults.get((self.name, order.resource.id)) == "old"
+                began = order.since - MINUTE if old else float(path.read_text())
+                return Outcome("done", "saved", {"path": str(path), "began": began})
             return Outcome("undone", "nothing was saved")
         smaller = self._path(order, "smaller").exists()
         return Outcome("done", "it is smaller") if smaller else Outcome("undone", "as it was")

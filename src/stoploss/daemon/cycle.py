@@ -94,6 +94,12 @@ def _look(live: Live) -> None:
 
 
 def _lacks(means: Means, path: str) -> str | None:
+    from stoploss.actions.targets.job_copy import BUCKET
+
+    if path.startswith(BUCKET):
+        from stoploss.actions.targets import bucket_copy
+
+        return bucket_copy.lacks(means, path)
     if means.checkpoints is None:
         return "no collector of checkpoints is named"
     try:

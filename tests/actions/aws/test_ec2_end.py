@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from stoploss.actions.contract import Refused
+from stoploss.actions.resume import build as resume
 from stoploss.actions.targets.ec2 import End, Start
 
 from .conftest import SECRET, Cloud, backend, crashed, order
@@ -385,3 +386,68 @@ def test_the_region_is_the_one_of_the_label(cloud: Cloud) -> None:
 
     assert refused(cloud, name, labels={"region": "eu-west-1"}).gone
     assert cloud.state(name)[0] == "running"
+
+
+def owed(cloud: Cloud, name: str | None = None, **parameters: Any) -> Any:
+    """An order to resume, of an instance or of the job that ran on the group `workers`."""
+    if name is not None:
+        return order("instance", name, "resume", **parameters)
+    return order("job", "bert", "resume", labels={"scheduler": "process", "asg": "workers"}, **parameters)
+
+
+@pytest.mark.parametrize("of_job", [False, True])
+def test_a_group_keeps_more_again(cloud: Cloud, of_job: bool) -> None:
+    """With `replicas` its group keeps that many, once; what was made smaller since is left alone."""
+    names = cloud.group(1, 0)
+    target, what = resume(cloud.means), owed(cloud, None if of_job else names[0], replicas=3)
+
+    found = target.find(what)
+    before = target.look(what, found)
+    outcome = target.act(what, found)
+    again = target.act(what, found)
+    changes = cloud.changes()
+    cloud.client("autoscaling").set_desired_capacity(AutoScalingGroupName="workers", DesiredCapacity=2)
+    late = target.act(what, found)
+
+    assert found.words == "would have group workers keep 3 instances instead of 1"
+    assert (before.state, outcome.state, again.state, late.state) == ("undone", "done", "done", "skipped")
+    assert outcome.after == {"desired": 3, "instances": 3}
+    assert (changes["SetDesiredCapacity"], cloud.desired()) == (1, 2)
+    assert not found.undoable
+    assert target.undo(what, found).state == "failed"
+
+
+def test_a_job_whose_instances_are_gone_gets_one(cloud: Cloud) -> None:
+    """A group that keeps none keeps one where the step does not say how many; a crash starts no second."""
+    cloud.group(1, 0)
+    cloud.client("autoscaling").set_desired_capacity(AutoScalingGroupName="workers", DesiredCapacity=0)
+    what = owed(cloud)
+    found = resume(cloud.means).find(what)
+    seen = crashed(cloud, resume, what, found, 1)
+
+    assert seen.state == "done"
+    assert cloud.desired() == 1
+
+
+def test_a_group_is_not_made_larger_than_it_may_be(cloud: Cloud) -> None:
+    """Its maximum is somebody's will; a group that keeps as many starts them itself; others are told."""
+    names = cloud.group(2, 0)
+    (alone,) = cloud.instances()
+
+    def why(what: Any) -> tuple[str, bool]:
+        with pytest.raises(Refused) as told:
+            resume(cloud.means).find(what)
+        return told.value.words, told.value.gone
+
+    assert why(owed(cloud, names[0], replicas=10)) == (
+        "the maximum of group workers is 9, less than 10",
+        False,
+    )
+    assert why(owed(cloud, replicas=2)) == (
+        "group workers keeps 2 instances already, which it starts itself",
+        True,
+    )
+    assert "belongs to no group" in why(owed(cloud, alone, replicas=2))[0]
+    assert "it has no label asg" in why(order("job", "bert", "resume", labels={"scheduler": "process"}))[0]
+    cloud.client("autoscaling").suspend_processes(AutoScalingGroupName="workers", ScalingProcesses=["Launch"])
+    assert "starts no instances at present" in why(owed(cloud, replicas=5))[0]

@@ -26,8 +26,9 @@ services named under `which`, and `sts:AssumeRole` where `roles` are named. It c
   never taken for an untagged one.
 - With `imds: true` this machine, if it is a spot instance, tells whether it will be taken back
   (`instance.reclaim_notices`, and `instance.reclaim_in` once there is a notice). Nobody can ask this for
-  another machine; with `which: []` it is all that is asked, and needs no credentials. AWS tells
-  reclaim rates to no program, so the collector does not.
+  another machine; with `which: []` it is all that is asked, and needs no credentials. The notice counts for
+  the job that the tag `job` names, and for those whose GPUs the collector `host` of this machine knows of.
+  AWS tells reclaim rates to no program, so the collector does not.
 - `instance.spot_price` is the price of the type in its zone now, whether the instance is a spot one
   or not. It is in US dollars and is not converted: leave `spot` out of `which` where the price book has
   another currency. In China AWS tells it in yuan, and it is a bad reading.

@@ -20,6 +20,8 @@ changes nothing.
   a file system mounted at several places counts once, at the shortest path. Its name is
   `HOST:PATH`, so that `/data` of two hosts are two volumes; the labels `host` and `mount` hold
   the two parts. Shares are of what unprivileged programs may use, as `df` shows them.
+- On an instance of EC2 the label `instance` is its id, as the firmware tells it: what is known of the
+  instance, such as a notice that it will be taken back, is then known of the jobs on it.
 - A mount that hangs or is denied makes bad readings of that volume alone; it is asked for at
   most two seconds, and not again while it hangs.
 
@@ -69,6 +71,9 @@ FIRST_GAP = 0.1
 CGROUP_FILES = ("cpu.stat", "cpu/cpu.stat", "cpu,cpuacct/cpu.stat")
 """Where control groups of version 2 and 1 keep what they count."""
 
+ASSET_TAG = "sys/class/dmi/id/board_asset_tag"
+"""Where the firmware of an instance of EC2 tells its id; no right is needed to read it."""
+
 T = TypeVar("T")
 
 
@@ -99,7 +104,9 @@ class HostCollector:
         if not (self.root / "proc/stat").exists():
             raise NotHere("no /proc/stat: the host collector reads Linux machines only")
         host = ResourceId("host", self.hostname)
-        samples = [Sample(at, host, signal, reading) for signal, reading in self._host_readings(at)]
+        instance = self._instance()
+        labels = None if instance is None else {"instance": instance}
+        samples = [Sample(at, host, signal, reading, labels) for signal, reading in self._host_readings(at)]
         notes: tuple[str, ...] = ()
         mounted = _ask(partial(psutil.disk_partitions, all=True))
         if isinstance(mounted, Bad):
@@ -131,6 +138,13 @@ class HostCollector:
         # A counter that went back is the engine's to see, so psutil must not hide it.
         counters = _ask(lambda: psutil.disk_io_counters(perdisk=True, nowrap=False))
         yield from readings.disks(counters, whole).items()
+
+    def _instance(self) -> str | None:
+        """The name under which the cloud knows this machine, as its firmware tells it; None for none."""
+        try:
+            return texts.parse_instance((self.root / ASSET_TAG).read_text("utf-8", "replace"))
+        except OSError:
+            return None
 
     def _counts(self) -> _Counts:
         groups = self.root / "sys/fs/cgroup"

@@ -18,6 +18,12 @@ class Throttling:
     throttled: int
 
 
+def parse_instance(text: str) -> str | None:
+    """The id of an instance of EC2 from /sys/class/dmi/id/board_asset_tag; None for what is none."""
+    match = re.fullmatch(r"\s*(i-[0-9a-f]{8,17})\s*", text)
+    return match[1] if match else None
+
+
 def parse_oom_kills(text: str) -> int:
     """Processes killed for want of memory since boot, from /proc/vmstat.
 

@@ -194,6 +194,8 @@ class World:
             self._join(pairs, lower, upper)
             if upper == "job" and lower == "host":
                 self._join_through_gpus(pairs)
+            if upper == "job" and lower == "instance":
+                self._join_through_hosts(pairs)
             self._entries[key] = _arrays(pairs)
         return self._entries[key]
 
@@ -232,6 +234,21 @@ class World:
                     low, high = max(start, column.start), min(end, column.end)
                     if low < high:
                         self._meet(pairs, at, ResourceId("job", gpu.owner), low, high)
+
+    def _join_through_hosts(self, pairs: dict[tuple[int, int], list[tuple[int, int]]]) -> None:
+        """A job lies on the instances that its hosts are."""
+        hosts, entries = self.tables["host"].columns, self.entries("host", "job")
+        table = self.tables["instance"]
+        for at, up, begin, end in zip(entries.lower, entries.upper, entries.start, entries.end, strict=True):
+            track = self.track(hosts[int(at)].resource, "instance")
+            for start, stop, name in _spans(track, int(begin), int(end)):
+                if not isinstance(name, str):
+                    continue
+                for lower in table.by_resource.get(ResourceId("instance", name), ()):
+                    column = table.columns[lower]
+                    low, high = max(start, column.start), min(stop, column.end)
+                    if low < high:
+                        pairs.setdefault((int(up), lower), []).append((low, high))
 
 
 def value_at(track: Track, slot: int) -> LabelValue:

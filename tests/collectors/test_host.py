@@ -252,3 +252,21 @@ def test_the_name_defaults_to_the_hostname() -> None:
 
     assert isinstance(collector, host.HostCollector)
     assert collector.hostname == "here"
+
+
+@pytest.mark.parametrize(
+    ("text", "labels"),
+    [
+        ("i-0abc123def4567890\n", {"instance": "i-0abc123def4567890"}),
+        ("Default string\n", None),
+        (None, None),
+    ],
+)
+def test_the_firmware_tells_the_instance(machine: Machine, text: str | None, labels: object) -> None:
+    """On EC2 the host has the label of its instance; elsewhere nothing is said of any."""
+    if text is not None:
+        machine.write("sys/class/dmi/id/board_asset_tag", text)
+    told = [item.labels for item in machine.collector.look(AT).samples if item.resource == HOST]
+
+    assert all(item == labels for item in told)
+    assert told

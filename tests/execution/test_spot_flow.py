@@ -40,6 +40,7 @@ class Spot(Fleet):
         told: whether the instance has a notice now.
         gone: whether the instance is.
         stuck: whether a job that was queued again never gets there.
+        tagged: whether the instance itself says whose it is; else a GPU tells its host, and that it.
     """
 
     passed: float = 0.0
@@ -48,6 +49,7 @@ class Spot(Fleet):
     told: bool = False
     gone: bool = False
     stuck: bool = False
+    tagged: bool = True
 
     def now(self) -> datetime:
         """The instant of the clock."""
@@ -66,8 +68,13 @@ class Spot(Fleet):
         ]
         if not self.gone:
             instance = ResourceId("instance", "i")
-            samples.append(Sample(at, instance, "instance.reclaim_notices", float(self.told), {"job": "a"}))
+            tags = {"job": "a"} if self.tagged else None
+            samples.append(Sample(at, instance, "instance.reclaim_notices", float(self.told), tags))
             self.told = False
+            if not self.tagged:
+                gpu, host = ResourceId("gpu", "g"), ResourceId("host", "h")
+                samples.append(Sample(at, gpu, "gpu.utilization", 0.9, {"job": "a", "host": "h"}))
+                samples.append(Sample(at, host, "host.cpu.utilization", 0.9, {"instance": "i"}))
         self.buffer.add("gpu", Look(tuple(samples)), slot_time=at)
 
     def tools(self) -> Tools:
@@ -147,8 +154,13 @@ def spot(tmp_path: Path) -> Spot:
     return made
 
 
-def test_a_notice_is_answered_by_one_verified_snapshot_within_it(spot: Spot) -> None:
-    """At the notice the job is told of and saves, once, long before the instance goes; nothing is ended."""
+@pytest.mark.parametrize("tagged", [True, False])
+def test_a_notice_is_answered_by_one_verified_snapshot_within_it(spot: Spot, tagged: bool) -> None:
+    """At the notice the job is told of and saves, once, long before the instance goes; nothing is ended.
+
+    An instance without a tag is that of the host of the job's GPUs.
+    """
+    spot.tagged = tagged
     cycle = spot.live(spot.cycle(PACK), 6 * MINUTE, MINUTE)
     noticed = spot.passed
     assert spot.lines("calls") == []

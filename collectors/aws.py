@@ -69,8 +69,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Future, wait
 from dataclasses import dataclass, field
 
+from stoploss.aws import FAILURES, reason
 from stoploss.collectors import aws_ec2, aws_logs, aws_sagemaker, aws_services, aws_storage
-from stoploss.collectors.aws_calls import FAILURES, Asker, Found, Scope, Seen, reason, scopes
+from stoploss.collectors.aws_calls import Asker, Found, Scope, Seen, scopes
 from stoploss.collectors.aws_imds import Metadata, NoAnswer
 from stoploss.collectors.aws_options import LABELS, Options
 from stoploss.collectors.background import in_background

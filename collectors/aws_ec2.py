@@ -6,8 +6,9 @@ from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from typing import Any, TypeAlias
 
+from stoploss.aws import FAILURES, reason, tags_of
 from stoploss.collectors import aws_metrics as metrics
-from stoploss.collectors.aws_calls import FAILURES, Asker, Found, Seen, reason, tags_of
+from stoploss.collectors.aws_calls import Asker, Found, Seen
 from stoploss.collectors.aws_metrics import Figure
 from stoploss.engine.model import UNREADABLE, Bad, LabelValue, Reading
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from stoploss.aws import FAILURES, reason
 from stoploss.collectors import aws_metrics as metrics
-from stoploss.collectors.aws_calls import FAILURES, Asker, Found, Seen, reason
+from stoploss.collectors.aws_calls import Asker, Found, Seen
 from stoploss.collectors.aws_metrics import Figure
 from stoploss.engine.model import Bad, Reading
 

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, TypeAlias
 
-from stoploss.collectors.aws_calls import FAILURES, Asker, reason
+from stoploss.aws import FAILURES, reason
+from stoploss.collectors.aws_calls import Asker
 from stoploss.engine.model import Bad, Reading
 from stoploss.rules.units import format_duration
 

@@ -6,8 +6,9 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
+from stoploss.aws import FAILURES, reason, tags_of
 from stoploss.collectors import aws_ec2
-from stoploss.collectors.aws_calls import FAILURES, Asker, Found, Seen, reason, tags_of
+from stoploss.collectors.aws_calls import Asker, Found, Seen
 from stoploss.engine.model import Bad, Reading
 
 SIGNALS = (

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from stoploss.aws import FAILURES, reason, tags_of
 from stoploss.collectors import aws_metrics as metrics
-from stoploss.collectors.aws_calls import FAILURES, Asker, Found, Seen, reason, tags_of
+from stoploss.collectors.aws_calls import Asker, Found, Seen
 from stoploss.collectors.aws_metrics import Figure, Points
 from stoploss.engine.model import Bad, Reading
 

@@ -8,8 +8,9 @@ from typing import Any
 
 from botocore.exceptions import ClientError
 
+from stoploss.aws import FAILURES, reason, tags_of
 from stoploss.collectors import aws_metrics as metrics
-from stoploss.collectors.aws_calls import FAILURES, Asker, Found, Seen, reason, tags_of
+from stoploss.collectors.aws_calls import Asker, Found, Seen
 from stoploss.collectors.aws_metrics import Figure, Points
 from stoploss.engine.model import UNREADABLE, Bad, LabelValue, Reading
 from stoploss.rules.units import format_duration

@@ -1,4 +1,4 @@
-"""How AWS is asked to change something: clients, where a resource lies, and what failures are called.
+"""How AWS is asked to change something: where a resource lies, what is waited for, and what came of it.
 
 Regions, roles and the endpoint are those of the collector `aws`. A call is tried three times at most and
 waits 10 s for an answer; what an action waits for in all has a limit of its own.
@@ -8,32 +8,15 @@ from __future__ import annotations
 
 import hashlib
 import json
-import re
-import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from functools import cache
 from typing import Any, TypeVar
 
-from botocore.exceptions import (
-    BotoCoreError,
-    ClientError,
-    ConnectionClosedError,
-    ConnectTimeoutError,
-    EndpointConnectionError,
-    NoCredentialsError,
-    PartialCredentialsError,
-    ReadTimeoutError,
-)
+from botocore.exceptions import ClientError
 
 from stoploss.actions.contract import Found, Means, Order, Outcome, Refused
-
-FAILURES = (ClientError, BotoCoreError)
-"""All that a call to AWS raises."""
-
-ATTEMPTS = 3
-"""Tries of one call, the first included."""
+from stoploss.aws import FAILURES, Account, Manner, default_region, passing, reason
 
 LIMIT = 600.0
 """Seconds for which an action waits for what it asked for."""
@@ -41,8 +24,8 @@ LIMIT = 600.0
 PAUSE = 5.0
 """Seconds between two looks."""
 
-RENEW_BEFORE = 300.0 + LIMIT
-"""Seconds before their end at which the credentials of a role are renewed: they outlast an action."""
+MANNER = Manner("standard", connect=3, read=10, renew_before=300.0 + LIMIT)
+"""The credentials of a role outlast an action."""
 
 TAG = "stoploss:order"
 """The tag on what an order has made, or is at work on: its value is the order's id."""
@@ -50,111 +33,7 @@ TAG = "stoploss:order"
 ASKED_ANEW = frozenset({"asg", "instance", "lifecycle"})
 """Labels that the collector alone sets and that a target looks up itself: they may be unreadable."""
 
-_THROTTLED = re.compile(r"throttl|requestlimit|slowdown|toomanyrequests", re.IGNORECASE)
-_DENIED = re.compile(r"accessdenied|unauthorized|authfailure|forbidden", re.IGNORECASE)
-_INVALID = re.compile(
-    r"expiredtoken|invalidclienttoken|unrecognizedclient|signaturedoesnotmatch", re.IGNORECASE
-)
-_PASSING = re.compile(r"insufficient\w*capacity|internal|unavailable|timeout", re.IGNORECASE)
-_UNANSWERED = (EndpointConnectionError, ConnectTimeoutError, ConnectionClosedError, ReadTimeoutError)
-
 Seen = TypeVar("Seen")
-
-
-def code(error: BaseException) -> str:
-    """The error code of a service; empty where there is none."""
-    if not isinstance(error, ClientError):
-        return ""
-    return re.sub(r"[^\w.]", "", str(error.response.get("Error", {}).get("Code", "")))[:60]
-
-
-def reason(error: BaseException) -> str:
-    """Why a call failed, in words of ours: what a service answers may hold names, keys and addresses."""
-    if isinstance(error, ClientError):
-        told, operation = code(error), error.operation_name
-        if _THROTTLED.search(told):
-            return f"throttled ({operation})"
-        if _DENIED.search(told):
-            return f"no rights for {operation}"
-        if _INVALID.search(told):
-            return f"credentials are not accepted ({operation})"
-        return f"{operation} failed: {told or 'no error code'}"
-    if isinstance(error, NoCredentialsError | PartialCredentialsError):
-        return "no credentials"
-    if isinstance(error, EndpointConnectionError | ConnectTimeoutError):
-        return "no connection"
-    if isinstance(error, ConnectionClosedError | ReadTimeoutError):
-        return "no answer in time"
-    return type(error).__name__
-
-
-def passing(error: BaseException) -> bool:
-    """Whether a failure may be over at another try."""
-    if isinstance(error, ClientError):
-        status = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
-        return bool(status >= 500 or _THROTTLED.search(code(error)) or _PASSING.search(code(error)))
-    return isinstance(error, _UNANSWERED)
-
-
-@cache
-def _models() -> Any:
-    """What botocore knows of the services: read from disk once, because it is megabytes."""
-    import botocore.session
-
-    return botocore.session.Session().get_component("data_loader")
-
-
-def session(key: str | None = None, secret: str | None = None, token: str | None = None) -> Any:
-    """A session with these credentials, or with those that this machine has."""
-    import boto3
-    import botocore.session
-
-    core = botocore.session.Session()
-    core.register_component("data_loader", _models())
-    return boto3.Session(key, secret, token, botocore_session=core)
-
-
-class _Account:
-    """The credentials of one account: those of this machine, or of a role that they may assume."""
-
-    def __init__(self, role: str | None, endpoint: str | None) -> None:
-        self._role, self._endpoint = role, endpoint
-        self._lock = threading.Lock()
-        self._session: Any = None
-        self._until = float("inf")
-        self._clients: dict[tuple[str, str, bool], Any] = {}
-
-    def client(self, service: str, region: str, at: float, once: bool) -> Any:
-        # Neither making clients nor renewing credentials is safe in two threads at once.
-        with self._lock:
-            if self._session is None or at > self._until - RENEW_BEFORE:
-                self._open(region)
-            key = (service, region, once)
-            if key not in self._clients:
-                self._clients[key] = self._make(self._session, service, region, once)
-            return self._clients[key]
-
-    def _make(self, owner: Any, service: str, region: str, once: bool = False) -> Any:
-        from botocore.config import Config
-
-        config = Config(
-            retries={"mode": "standard", "total_max_attempts": 1 if once else ATTEMPTS},
-            connect_timeout=3,
-            read_timeout=10,
-        )
-        return owner.client(service, region_name=region, endpoint_url=self._endpoint, config=config)
-
-    def _open(self, region: str) -> None:
-        own = session()
-        # Clients that were made without credentials would stay so.
-        if own.get_credentials() is None:
-            raise NoCredentialsError
-        if self._role is not None:
-            client = self._make(own, "sts", region)
-            given = client.assume_role(RoleArn=self._role, RoleSessionName="stoploss")["Credentials"]
-            self._until = given["Expiration"].timestamp()
-            own = session(given["AccessKeyId"], given["SecretAccessKey"], given["SessionToken"])
-        self._session, self._clients = own, {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,7 +41,7 @@ class Place:
     """The region of the account in which a resource lies."""
 
     region: str
-    account: _Account = field(repr=False)
+    account: Account = field(repr=False)
     now: Callable[[], float] = field(repr=False)
 
     def client(self, service: str, *, once: bool = False) -> Any:
@@ -175,7 +54,7 @@ class Place:
         Raises:
             ClientError, BotoCoreError: there are no credentials, or no connection.
         """
-        return self.account.client(service, self.region, self.now(), once)
+        return self.account.client(service, self.region, self.now(), once=once)
 
     def values(self, figure: Figure, seconds: float) -> list[float]:
         """The datapoints of a figure over the last `seconds`, in no order.
@@ -215,7 +94,7 @@ class Aws:
 
     def __init__(self, means: Means) -> None:
         self._means = means
-        self._accounts: dict[str | None, _Account] = {}
+        self._accounts: dict[str | None, Account] = {}
 
     def place(self, order: Order) -> Place:
         """Where the resource of an order lies, by its labels.
@@ -244,7 +123,7 @@ class Aws:
         number = account if roles else None
         if number not in self._accounts:
             endpoint = options.get("endpoint_url") or options.get("endpoint-url")
-            self._accounts[number] = _Account(roles[number] if number else None, endpoint)
+            self._accounts[number] = Account(roles[number] if number else None, endpoint, MANNER)
         return Place(region, self._accounts[number], self._means.now)
 
 
@@ -254,9 +133,9 @@ def own_place(means: Means) -> Place:
     Its region is the first of the collector's, else that of this machine's settings.
     """
     options = means.collectors.get("aws") or {}
-    regions = options.get("regions") or (session().region_name or "us-east-1",)
+    regions = options.get("regions") or (default_region() or "us-east-1",)
     endpoint = options.get("endpoint_url") or options.get("endpoint-url")
-    return Place(regions[0], _Account(None, endpoint), means.now)
+    return Place(regions[0], Account(None, endpoint, MANNER), means.now)
 
 
 class AwsTarget:
@@ -345,11 +224,6 @@ class AwsTarget:
         return outcome
 
 
-def tags_of(pairs: Any) -> dict[str, str]:
-    """Tags as AWS lists them: Key and Value."""
-    return {pair["Key"]: pair.get("Value", "") for pair in pairs or ()}
-
-
 def tagging(kind: str, tags: Mapping[str, str]) -> list[dict[str, Any]]:
     """TagSpecifications of something that is made; the tags of AWS itself cannot be given."""
     given = [{"Key": key, "Value": value} for key, value in tags.items() if not key.startswith("aws:")]
@@ -373,9 +247,3 @@ def _text(value: Any) -> str:
 def name_of(order: Order) -> str:
     """The name of a log group or a job; where several regions are looked at `@REGION` stands behind it."""
     return order.resource.id.partition("@")[0]
-
-
-def pages(client: Any, operation: str, key: str, **arguments: Any) -> Iterator[Any]:
-    """Every item under `key` of every page of a listing."""
-    for page in client.get_paginator(operation).paginate(**arguments):
-        yield from page.get(key) or ()

@@ -22,9 +22,10 @@ from botocore.exceptions import ClientError
 from stoploss.actions import files
 from stoploss.actions.contract import Means
 from stoploss.actions.snapshot_result import Snapshot, Waiting
-from stoploss.actions.targets.aws_calls import FAILURES, code, own_place, pages, reason
+from stoploss.actions.targets.aws_calls import own_place
 from stoploss.actions.targets.checkpoint_copy import MANIFEST, VERSION, Copy
 from stoploss.actions.verify import Demand, Seen, look
+from stoploss.aws import FAILURES, code, pages, reason
 
 PART = 16 << 20
 """Bytes of a part; a file that has more than one is sent in parts, several at a time."""

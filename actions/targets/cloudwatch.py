@@ -7,7 +7,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from stoploss.actions.contract import Found, Order, Outcome, Refused
-from stoploss.actions.targets.aws_calls import AwsTarget, Place, name_of, pages
+from stoploss.actions.targets.aws_calls import AwsTarget, Place, name_of
+from stoploss.aws import pages
 
 DAY = 86_400.0
 ALLOWED = (

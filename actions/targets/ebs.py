@@ -11,17 +11,8 @@ from typing import Any
 from botocore.exceptions import ClientError
 
 from stoploss.actions.contract import Found, Order, Outcome, Refused
-from stoploss.actions.targets.aws_calls import (
-    TAG,
-    AwsTarget,
-    Figure,
-    Place,
-    code,
-    pages,
-    tagging,
-    tags_of,
-    token,
-)
+from stoploss.actions.targets.aws_calls import TAG, AwsTarget, Figure, Place, tagging, token
+from stoploss.aws import code, pages, tags_of
 
 CLAIMS = ("kubernetes.io/created-for/", "kubernetes.io/cluster/", "CSIVolumeName", "ebs.csi.aws.com/")
 """Beginnings of tags on volumes that belong, or belonged, to claims of Kubernetes."""

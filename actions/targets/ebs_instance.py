@@ -11,7 +11,8 @@ from typing import Any
 
 from stoploss.actions.contract import Found, Order, Outcome, Refused
 from stoploss.actions.targets import ec2_instance as instances
-from stoploss.actions.targets.aws_calls import TAG, AwsTarget, Place, pages, tagging
+from stoploss.actions.targets.aws_calls import TAG, AwsTarget, Place, tagging
+from stoploss.aws import pages
 
 Made = dict[str, Mapping[str, Any]]
 """Volume -> its snapshot of this order."""

@@ -11,9 +11,10 @@ from contextlib import suppress
 from stoploss.actions.contract import Found, Means, Order, Outcome, Refused
 from stoploss.actions.targets import asg, ec2_sizes
 from stoploss.actions.targets import ec2_instance as instances
-from stoploss.actions.targets.aws_calls import FAILURES, AwsTarget, Place
+from stoploss.actions.targets.aws_calls import AwsTarget, Place
 from stoploss.actions.targets.ec2_instance import Instance
 from stoploss.actions.targets.ec2_resize import Change, carry_out, seen_of
+from stoploss.aws import FAILURES
 
 
 class End(AwsTarget):

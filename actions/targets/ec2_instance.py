@@ -9,7 +9,8 @@ from typing import Any
 from botocore.exceptions import ClientError
 
 from stoploss.actions.contract import Refused
-from stoploss.actions.targets.aws_calls import TAG, Place, code, tags_of
+from stoploss.actions.targets.aws_calls import TAG, Place
+from stoploss.aws import code, tags_of
 
 OVER = ("shutting-down", "terminated")
 _KEPT = ("InService", "Pending")

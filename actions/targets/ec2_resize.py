@@ -12,8 +12,9 @@ from botocore.exceptions import ClientError
 
 from stoploss.actions.contract import Outcome
 from stoploss.actions.targets import ec2_instance as instances
-from stoploss.actions.targets.aws_calls import FAILURES, AwsTarget, Place, code, passing, reason
+from stoploss.actions.targets.aws_calls import AwsTarget, Place
 from stoploss.actions.targets.ec2_instance import Instance
+from stoploss.aws import FAILURES, code, passing, reason
 
 STOPPED_BY_CALL = ("Client.UserInitiatedShutdown", "")
 """Why an instance is stopped that did not fail to start."""

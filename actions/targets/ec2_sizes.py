@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from stoploss.actions.contract import Refused
-from stoploss.actions.targets.aws_calls import Figure, Place, pages
+from stoploss.actions.targets.aws_calls import Figure, Place
 from stoploss.actions.targets.ec2_instance import Instance
+from stoploss.aws import pages
 
 DAY = 86_400.0
 WINDOW = 14 * DAY

@@ -100,12 +100,13 @@ class Copy:
         return replace(ordered, copier=partial(bucket_copy.take, self.means))
 
     def _look_at_bucket(self, folder: str, steps: dict[str, int | None]) -> Outcome:
-        from stoploss.actions.targets import aws_calls, bucket_copy
+        from stoploss.actions.targets import bucket_copy
+        from stoploss.aws import FAILURES, reason
 
         try:
             seen = bucket_copy.newest(self.means, folder, steps)
-        except aws_calls.FAILURES as error:
-            return Outcome("unknown", f"{folder} cannot be looked at: {aws_calls.reason(error)}", retry=True)
+        except FAILURES as error:
+            return Outcome("unknown", f"{folder} cannot be looked at: {reason(error)}", retry=True)
         if seen.state == "pending":
             return Outcome("undone", seen.why)
         return outcome_of(seen, again=True)

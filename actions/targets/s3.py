@@ -8,7 +8,8 @@ from typing import Any
 from botocore.exceptions import ClientError
 
 from stoploss.actions.contract import Found, Order, Outcome, Refused
-from stoploss.actions.targets.aws_calls import AwsTarget, Place, code, plain
+from stoploss.actions.targets.aws_calls import AwsTarget, Place, plain
+from stoploss.aws import code
 
 DAYS = {
     "STANDARD_IA": 30,

@@ -8,7 +8,8 @@ from typing import Any
 from botocore.exceptions import ClientError
 
 from stoploss.actions.contract import Found, Order, Outcome, Refused
-from stoploss.actions.targets.aws_calls import AwsTarget, Place, code, name_of
+from stoploss.actions.targets.aws_calls import AwsTarget, Place, name_of
+from stoploss.aws import code
 
 OVER = ("Completed", "Failed", "Stopped")
 OWNERS = {"TuningJobArn": "a tuning job", "AutoMLJobArn": "an AutoML job"}

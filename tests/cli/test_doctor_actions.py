@@ -16,7 +16,8 @@ from typing import Any
 
 import pytest
 import yaml
-from support.clouds import SECRET, Cloud, cloud, server
+from support.clouds import Cloud, cloud, server
+from support.failing_aws import SECRET
 from support.fake_driver import driver, gpu, scenario
 from support.scenes import Scene
 from support.slurm_node import slurm_node

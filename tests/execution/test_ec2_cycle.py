@@ -9,7 +9,8 @@ from datetime import UTC, datetime, tzinfo
 from pathlib import Path
 
 import pytest
-from support.clouds import REGION, Cloud
+from support.clouds import Cloud
+from support.failing_aws import REGION
 from support.trainers import World
 
 from stoploss.actions.targets import aws_calls

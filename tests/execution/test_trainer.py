@@ -12,15 +12,13 @@ from uuid import uuid4
 
 import psutil
 import pytest
-from support.clouds import Cloud, cloud, server
+from support.clouds import Cloud
 from support.snapshots import demand, real
 from support.trainers import COMMAND, World, environment, living
 
 from stoploss.actions.targets import request_file
 from stoploss.engine import clock
 from stoploss.engine.people import People
-
-__all__ = ["cloud", "server"]
 
 POLICIES = """
 version: 1

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import io
-import json
 import re
 import time
 from collections import Counter
@@ -14,72 +12,13 @@ from typing import Any
 
 import pytest
 from botocore.client import BaseClient
-from moto.backends import get_backend
-from moto.core import DEFAULT_ACCOUNT_ID
-from moto.core.base_backend import BackendDict
-from moto.server import ThreadedMotoServer
 
 from stoploss.actions.contract import Means
 from stoploss.actions.targets import aws_calls
 from stoploss.engine.model import Action, Found, Order, Outcome, ResourceId
+from support.failing_aws import REGION, FailingApp, alone, client_of, empty, serving
 
-SECRET = "wJalrXUtnFEMI-very-secret"  # noqa: S105
-REGION = "us-east-1"
 READING = re.compile(r"(Describe|List|Get|Head)[A-Z]\w*|AssumeRole")
-
-Fault = Callable[[str, bytes], "tuple[int, str] | None"]
-"""Given the request line and the body: the status and error code to answer, or None."""
-
-
-class FailingApp:
-    """Answers some requests with errors, and hands on the rest."""
-
-    def __init__(self, app: Any) -> None:
-        self.app = app
-        self.faults: list[Fault] = []
-
-    def __call__(self, environ: dict[str, Any], start: Any) -> Any:
-        body = environ["wsgi.input"].read(int(environ.get("CONTENT_LENGTH") or 0))
-        environ["wsgi.input"] = io.BytesIO(body)
-        target = environ.get("HTTP_X_AMZ_TARGET", "")
-        line = f"{environ['REQUEST_METHOD']} {environ['PATH_INFO']}?{environ['QUERY_STRING']} {target}"
-        for fault in self.faults:
-            answer = fault(line, body)
-            if answer is not None:
-                return _failure(environ, start, *answer)
-        if target == "SageMaker.StopTrainingJob":
-            return _stop_training(body, start)
-        return self.app(environ, start)
-
-
-def _failure(environ: dict[str, Any], start: Any, status: int, code: str) -> list[bytes]:
-    headers = [("x-amzn-errortype", code)]
-    if "json" in environ.get("CONTENT_TYPE", ""):
-        payload = json.dumps({"__type": code, "message": SECRET}).encode()
-    else:
-        error = f"<Error><Code>{code}</Code><Message>{SECRET}</Message></Error>"
-        authority = environ.get("HTTP_AUTHORIZATION", "")
-        wrapped = f"<ErrorResponse>{error}</ErrorResponse>"
-        if "/ec2/" in authority:
-            wrapped = f"<Response><Errors>{error}</Errors></Response>"
-        payload = (error if "/s3/" in authority else wrapped).encode()
-    start(f"{status} Failed", [*headers, ("content-length", str(len(payload)))])
-    return [payload]
-
-
-def _stop_training(body: bytes, start: Any) -> list[bytes]:
-    """The one call of those that are needed which the server does not know: the job is stopping."""
-    job = backend("sagemaker").training_jobs[json.loads(body)["TrainingJobName"]]
-    job.training_job_status = "Stopping"
-    start("200 OK", [("content-type", "application/x-amz-json-1.1"), ("content-length", "0")])
-    return [b""]
-
-
-def backend(service: str) -> Any:
-    """What the server remembers, for states that no call brings about."""
-    known: BackendDict[Any] = get_backend(service)  # type: ignore[call-overload]
-    return known[DEFAULT_ACCOUNT_ID][REGION]
-
 
 _CLIENTS: dict[str, Any] = {}
 
@@ -107,9 +46,7 @@ class Cloud:
     def client(self, service: str) -> Any:
         """A client that sets the scene."""
         if service not in _CLIENTS:
-            _CLIENTS[service] = aws_calls.session("AKIAIOSFODNN7EXAMPLE", SECRET).client(
-                service, region_name=REGION, endpoint_url=self.url
-            )
+            _CLIENTS[service] = client_of(self.url, service)
         return _CLIENTS[service]
 
     @property
@@ -180,34 +117,17 @@ class Cloud:
 
 @pytest.fixture(scope="session")
 def server() -> Iterator[tuple[str, FailingApp]]:
-    moto = ThreadedMotoServer("127.0.0.1", port=0, verbose=False)
-    moto.start()
-    assert moto._server is not None
-    app = FailingApp(moto._server.app)
-    moto._server.app = app
-    host, port = moto.get_host_and_port()
-    yield f"http://{host}:{port}", app
-    moto.stop()
+    with serving() as made:
+        yield made
 
 
 @pytest.fixture
 def cloud(server: tuple[str, FailingApp], monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> Iterator[Cloud]:
     """An empty cloud, with credentials, whose refusals are final at once."""
-    import urllib.request
-
     url, app = server
-    for name in ("AWS_PROFILE", "AWS_DEFAULT_REGION", "AWS_REGION", "AWS_SESSION_TOKEN"):
-        monkeypatch.delenv(name, raising=False)
-    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "AKIAIOSFODNN7EXAMPLE")
-    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", SECRET)
-    monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path / "none"))
-    monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(tmp_path / "none"))
-    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
-    monkeypatch.setattr(aws_calls, "ATTEMPTS", 1)
+    alone(monkeypatch, tmp_path)
     monkeypatch.setattr(aws_calls, "PAUSE", 60.0)
-    request = urllib.request.Request(f"{url}/moto-api/reset", method="POST")  # noqa: S310
-    urllib.request.urlopen(request).close()  # noqa: S310
-    app.faults.clear()
+    empty(url, app)
     made = Cloud(url, app, collectors={"aws": {"regions": (REGION,), "roles": (), "endpoint_url": url}})
     whole = BaseClient._make_api_call
 

@@ -97,7 +97,7 @@ def aws(scene: Scene) -> Iterator[Check]:
     if options is None:
         yield Check(AREA, "aws", "off", "the policies name no collector aws")
         return
-    from stoploss.actions.targets.aws_calls import FAILURES, reason
+    from stoploss.aws import FAILURES, reason
 
     details: list[str] = []
     reached: list[str] = []
@@ -133,7 +133,7 @@ def _clients(options: Mapping[str, Any], role: str | None) -> Callable[[str], An
     from botocore.config import Config
     from botocore.exceptions import NoCredentialsError
 
-    from stoploss.actions.targets.aws_calls import session
+    from stoploss.aws import session
 
     limits = Config(
         retries={"mode": "standard", "total_max_attempts": 1}, connect_timeout=1, read_timeout=CALL_LIMIT
@@ -157,7 +157,7 @@ def _dry(client: Any, account: str, scene: Scene) -> Iterator[str]:
     """What is not allowed, or not told, in words; nothing is done."""
     from botocore.exceptions import BotoCoreError, ClientError
 
-    from stoploss.actions.targets.aws_calls import code
+    from stoploss.aws import code
 
     denied, untold = [], []
     for right, (method, arguments, actions) in DRY.items():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
-from support.clouds import SECRET, Cloud, backend, cloud, crashed, order, server
+from support.clouds import Cloud, cloud, crashed, order, server
+from support.failing_aws import SECRET, backend
 
 __all__ = ["SECRET", "Cloud", "backend", "cloud", "crashed", "order", "server"]

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 from support.scenes import Scene, reasons
 
-from stoploss.collectors import aws, aws_calls
+from stoploss import aws as calls
+from stoploss.collectors import aws
 from stoploss.collectors.aws_calls import Asker, Found
 from stoploss.collectors.contract import CollectorError
 from stoploss.engine.model import UNREADABLE, Bad
@@ -74,7 +75,7 @@ def test_P_A2_a_throttled_back_end_is_unknown_and_not_idle(cloud: Cloud, scene: 
 @pytest.mark.slow
 def test_a_throttled_call_is_tried_again(cloud: Cloud, monkeypatch: pytest.MonkeyPatch) -> None:
     """A call that is throttled once answers at its second try."""
-    monkeypatch.setattr(aws_calls, "ATTEMPTS", 2)
+    monkeypatch.setattr(calls, "ATTEMPTS", 2)
     (name,) = cloud.instances()
     refused: list[str] = []
 

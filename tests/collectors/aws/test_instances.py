@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
+from support.failing_aws import empty
 
 from stoploss.engine.model import Bad
 
@@ -138,7 +139,7 @@ def test_an_instance_that_is_gone_is_not_told(cloud: Cloud) -> None:
     collector.look(time.time())
     cloud.client("ec2").terminate_instances(InstanceIds=[name])
     state = readings(collector.look(time.time()), name)["instance.state"]
-    cloud.reset()
+    empty(cloud.url, cloud.app)
     gone = readings(collector.look(time.time()), name)
 
     assert state == "terminated"

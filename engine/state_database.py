@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import sqlite3
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ from sqlalchemy import URL, Connection, Engine, create_engine, event, inspect
 from sqlalchemy.pool import NullPool
 from sqlalchemy.schema import CreateSchema
 
-from stoploss.engine.history.store_errors import StoreError, file_of, parsed, shown, told
+from stoploss.engine.history.store_errors import StoreError, file_of, is_there, parsed, shown, told
 
 BUSY_SECONDS = 30.0
 """How long to wait for another program that writes."""
@@ -38,8 +39,7 @@ def open_database(url: str, *, read_only: bool = False, create: bool = True) -> 
         StoreError: it is no database URL, its driver is missing, or there is nothing to open.
     """
     address = parsed(url)
-    file = file_of(address)
-    if file is not None and not file.exists() and (read_only or not create):
+    if (read_only or not create) and not is_there(address):
         raise StoreError(f"{shown(address)}: there is nothing yet; check `state`, or give --state URL")
     # An intent has to be on the disk before anything is done, also when the power fails.
     return address, engine_of(address, read_only=read_only, busy=BUSY_SECONDS, durable=True)
@@ -63,6 +63,8 @@ def engine_of(address: URL, *, read_only: bool = False, busy: float, durable: bo
         if file is not None and read_only:
             engine = create_engine(address, creator=partial(_reading, file, busy), poolclass=NullPool)
         elif sqlite:
+            if file is not None:
+                _make(file)
             engine = create_engine(address, connect_args={"timeout": busy})
         else:
             # A server may have been started again since a connection was used last.
@@ -70,6 +72,17 @@ def engine_of(address: URL, *, read_only: bool = False, busy: float, durable: bo
     if sqlite:
         _tune(engine, read_only=read_only, durable=durable)
     return engine
+
+
+def _make(file: Path) -> None:
+    """Make the file of a database as the umask says, unless it is there.
+
+    SQLite itself never lets the group write, and gives the files beside it the same rights: who shares the
+    state by a group could read it and decide nothing.
+    """
+    # What is wrong with the place SQLite tells better.
+    with suppress(OSError):
+        os.close(os.open(file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666))
 
 
 def _limits(address: URL) -> dict[str, Any]:

@@ -67,6 +67,19 @@ def file_of(url: URL) -> Path | None:
     return Path(url.database)
 
 
+def is_there(url: URL) -> bool:
+    """Whether there is a file to open; a server is asked later.
+
+    Raises:
+        StoreError: this user may not see whether.
+    """
+    file = file_of(url)
+    try:
+        return file is None or file.exists()
+    except PermissionError as error:
+        raise StoreError(f"{shown(url)}: it may not be read; check the permissions of its folder") from error
+
+
 @contextmanager
 def told(url: URL) -> Iterator[None]:
     """Turn a database's errors into a StoreError."""

@@ -18,7 +18,7 @@ from other users (`PrivateData`) is hidden from stoploss too.
 - `job.exit_reason` is `completed`, `failed`, `cancelled`, `timeout`, `out-of-memory`, `preempted` or
   `node-failure` as Slurm says it. Slurm does not know of GPU memory. A job that was preempted,
   cancelled or out of time has `ended`; one that failed, ran out of memory or lost its node has
-  `failed`.
+  `failed`. A script that was ended by SIGTERM was cancelled, although Slurm says that it failed.
 - `job.attempts` counts starts: one more than Slurm's restarts once it has begun. `job.queue_time` is
   the wait before the newest attempt, as long as it lasts.
 
@@ -54,8 +54,9 @@ from dataclasses import dataclass, field
 
 from stoploss.collectors import slurm_texts as texts
 from stoploss.collectors.contract import Collector, CollectorError, Context, NotHere
+from stoploss.collectors.slurm_lists import Unparsable
 from stoploss.collectors.slurm_options import Options
-from stoploss.collectors.slurm_texts import Job, Unparsable
+from stoploss.collectors.slurm_texts import Job
 from stoploss.engine.model import Bad, Labels, Look, Reading, ResourceId, Sample
 
 NAME = "slurm"

@@ -8,6 +8,16 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from stoploss.collectors.slurm_lists import (
+    Unparsable,
+    allocated_gpus,
+    count_gpus,
+    count_hosts,
+    duration,
+    gpu_indices,
+    tasks,
+)
+
 STATES: Mapping[str, tuple[str, str]] = {
     "PENDING": ("queued", "none"),
     "REQUEUED": ("queued", "none"),
@@ -42,29 +52,19 @@ QUEUE_FORMAT = "%i|%A|%T|%u|%a|%P|%l|%D|%N|%b|%S|%V|%e|%j"
 """Fields of `squeue -o`; the name is last, because it may hold the separator."""
 
 ACCOUNTING_FIELDS = (
-    "JobID,State,User,Account,Partition,TimelimitRaw,NNodes,NodeList,AllocTRES,Start,Submit,End,JobName"
+    "JobID,State,User,Account,Partition,TimelimitRaw,NNodes,NodeList,AllocTRES,Start,Submit,End,"
+    "ExitCode,JobName"
 )
 """Fields of `sacct -o`; the name is last, because it may hold the separator."""
-
-MOST_TASKS = 10_000
-"""Waiting tasks of one array that are told apart."""
 
 _NO_VALUE = 0xFFFF_FFF0
 """Numbers from here on stand for none or for no limit."""
 
+_TERM = 15
+
 _NOTHING = frozenset({"", "(null)", "N/A", "None", "Unknown", "NONE"})
 
-# `gpu`, `gpu:2`, `gpu:a100`, `gres:gpu:a100:2(IDX:0-1)`: without a number it is one.
-_GPUS = re.compile(
-    r"\bgpu(?![\w-])(?::(?!\d+(?:[(,]|$))([^\s,:=()]+))?(?:[:=](\d+))?(?:\([^)]*IDX:([^)]*)\))?"
-)
-_TYPED_GPUS = re.compile(r"gres/gpu(?::[^\s,=]+)?=(\d+)")
 _LAID_OUT = re.compile(r"^\s+Nodes=(\S+) CPU_IDs=\S* Mem=\S* GRES=(\S*)", re.MULTILINE)
-_DURATION = re.compile(r"(?:(\d+)-)?(?:(\d+):)?(\d+):(\d+)")
-
-
-class Unparsable(Exception):
-    """The text is not what the command prints."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +88,7 @@ class Job:
         started: when the newest attempt began; of a waiting job, an estimate or None.
         ended: when it ended; of others, an estimate or None.
         restarts: how often it was queued again, or None where that is not told.
+        signal: that its script was ended by, or None.
     """
 
     id: str
@@ -106,6 +107,7 @@ class Job:
     started: float | None
     ended: float | None
     restarts: int | None
+    signal: int | None = None
 
     @property
     def phase(self) -> str:
@@ -114,12 +116,12 @@ class Job:
         Raises:
             Unparsable: the state is a word that is not known here.
         """
-        return _known(self.state)[0]
+        return self._known()[0]
 
     @property
     def reason(self) -> str:
         """`job.exit_reason` of the catalogue; `none` while it waits or runs."""
-        return _known(self.state)[1]
+        return self._known()[1]
 
     @property
     def over(self) -> bool:
@@ -136,12 +138,14 @@ class Job:
         """Whether the newest attempt has begun; one cancelled while it waited never had a node."""
         return self.holds or (self.over and bool(self.hosts))
 
-
-def _known(state: str) -> tuple[str, str]:
-    try:
-        return STATES[state]
-    except KeyError:
-        raise Unparsable(f"{state!r} is not a state that is known here") from None
+    def _known(self) -> tuple[str, str]:
+        # Slurm calls it failed, but somebody has asked the script to end. What asks only its tasks may be
+        # Slurm itself, after another task has failed.
+        state = "CANCELLED" if self.state == "FAILED" and self.signal == _TERM else self.state
+        try:
+            return STATES[state]
+        except KeyError:
+            raise Unparsable(f"{state!r} is not a state that is known here") from None
 
 
 def parse_queue_json(text: str) -> tuple[Job, ...]:
@@ -177,12 +181,13 @@ def _of_entry(entry: Mapping[str, Any]) -> Iterator[Job]:
         hosts=_text(entry.get("nodes")) or "",
         nodes=int(_number(entry.get("node_count")) or 0),
         gpus=None,
-        indices=";".join(found for item in details if (found := _indices(item))) or None,
+        indices=";".join(found for item in details if (found := gpu_indices(item))) or None,
         time_limit=_times(_number(entry.get("time_limit")), 60.0),
         submitted=_number(entry.get("submit_time")) or None,
         started=_number(entry.get("start_time")) or None,
         ended=_number(entry.get("end_time")) or None,
         restarts=int(_number(entry.get("restart_cnt")) or 0),
+        signal=_signal(entry.get("exit_code")),
     )
     job = replace(job, gpus=_gpus_of_entry(entry, details, job.nodes))
     array, task = int(_number(entry.get("array_job_id")) or 0), _number(entry.get("array_task_id"))
@@ -198,10 +203,10 @@ def _of_entry(entry: Mapping[str, Any]) -> Iterator[Job]:
 
 def _gpus_of_entry(entry: Mapping[str, Any], details: list[str], nodes: int) -> int:
     if details:
-        return sum(_count(item) for item in details)
+        return sum(count_gpus(item) for item in details)
     allocated = allocated_gpus(str(entry.get("tres_alloc_str") or ""))
     # Slurm counts GPUs among what it allocates only where its administrator says so.
-    return _count(str(entry.get("tres_per_node") or "")) * nodes if allocated is None else allocated
+    return count_gpus(str(entry.get("tres_per_node") or "")) * nodes if allocated is None else allocated
 
 
 def parse_queue(text: str) -> tuple[Job, ...]:
@@ -234,7 +239,7 @@ def _of_line(line: str) -> Job:
             name=_text(name),
             hosts=_text(hosts) or "",
             nodes=count,
-            gpus=_count(gres) * count,
+            gpus=count_gpus(gres) * count,
             indices=None,
             time_limit=duration(limit),
             submitted=_instant(submit),
@@ -248,20 +253,26 @@ def _of_line(line: str) -> Job:
 
 def with_details(jobs: tuple[Job, ...], text: str) -> tuple[Job, ...]:
     """The jobs with what `scontrol show job -d` adds: restarts, and the GPUs that each holds."""
-    found: dict[str, tuple[int | None, list[tuple[str, str]]]] = {}
+    found: dict[str, tuple[int | None, int | None, list[tuple[str, str]]]] = {}
     for block in re.split(r"^(?=JobId=)", text, flags=re.MULTILINE):
         if (named := re.match(r"JobId=(\d+)", block)) is None:
             continue
         restarts = re.search(r"^\s+Requeue=\d+ Restarts=(\d+)", block, re.MULTILINE)
-        found[named[1]] = (int(restarts[1]) if restarts else None, _LAID_OUT.findall(block))
-    return tuple(_detailed(job, *found.get(job.raw_id, (None, []))) for job in jobs)
+        ended = re.search(r"\bExitCode=(\d+:\d+)", block)
+        found[named[1]] = (
+            int(restarts[1]) if restarts else None,
+            _signal(ended[1]) if ended else None,
+            _LAID_OUT.findall(block),
+        )
+    return tuple(_detailed(job, *found.get(job.raw_id, (None, None, []))) for job in jobs)
 
 
-def _detailed(job: Job, restarts: int | None, layout: list[tuple[str, str]]) -> Job:
+def _detailed(job: Job, restarts: int | None, signal: int | None, layout: list[tuple[str, str]]) -> Job:
+    job = replace(job, signal=signal)
     if not job.holds or not layout:
         return replace(job, restarts=restarts)
-    gpus = sum(_count(gres) * count_hosts(hosts) for hosts, gres in layout)
-    indices = ";".join(found for _, gres in layout if (found := _indices(gres))) or None
+    gpus = sum(count_gpus(gres) * count_hosts(hosts) for hosts, gres in layout)
+    indices = ";".join(found for _, gres in layout if (found := gpu_indices(gres))) or None
     return replace(job, restarts=restarts, gpus=gpus, indices=indices)
 
 
@@ -284,7 +295,7 @@ def parse_accounting(text: str) -> tuple[Job, ...]:
 
 
 def _of_accounting(fields: list[str]) -> Job:
-    named, state, user, account, partition, limit, nodes, hosts, tres, start, submit, end, name = fields
+    named, state, user, account, partition, limit, nodes, hosts, tres, start, submit, end, code, name = fields
     return Job(
         id=named,
         raw_id=named,
@@ -302,62 +313,8 @@ def _of_accounting(fields: list[str]) -> Job:
         started=_instant(start),
         ended=_instant(end),
         restarts=None,
+        signal=_signal(code),
     )
-
-
-def duration(text: str) -> float | None:
-    """Seconds of `MINUTES:SECONDS`, `HOURS:…` or `DAYS-HOURS:…`; None for UNLIMITED and the like."""
-    match = _DURATION.fullmatch(text.strip())
-    if match is None:
-        return None
-    days, hours, minutes, seconds = (int(part or 0) for part in match.groups())
-    return float(((days * 24 + hours) * 60 + minutes) * 60 + seconds)
-
-
-def allocated_gpus(tres: str) -> int | None:
-    """GPUs in a list such as `cpu=8,gres/gpu=2,gres/gpu:a100=2`; None where it counts none.
-
-    Types are parts of the sum, so both are never added.
-    """
-    total = re.search(r"gres/gpu=(\d+)", tres)
-    if total:
-        return int(total[1])
-    typed = _TYPED_GPUS.findall(tres)
-    return sum(map(int, typed)) if typed else None
-
-
-def tasks(text: str) -> tuple[int, ...]:
-    """The tasks in `0-3,7,10-20:5%2`, as far as Slurm writes them out.
-
-    Raises:
-        Unparsable: it holds something else, or more than `MOST_TASKS`.
-    """
-    found: list[int] = []
-    for part in text.partition("%")[0].strip("[]").split(","):
-        match = re.fullmatch(r"(\d+)(?:-(\d+)(?::(\d+))?)?", part)
-        if match is None:
-            # Slurm ends a long list with dots.
-            if part == "...":
-                continue
-            raise Unparsable(f"{text[:60]!r} is no list of tasks")
-        first, last, step = int(match[1]), int(match[2] or match[1]), int(match[3] or 1)
-        numbers = range(first, last + 1, max(step, 1))
-        if len(found) + len(numbers) > MOST_TASKS:
-            raise Unparsable(f"an array of more than {MOST_TASKS} waiting tasks")
-        found.extend(numbers)
-    return tuple(found)
-
-
-def count_hosts(text: str) -> int:
-    """How many hosts `n[1-3,7],login` names."""
-    total = 0
-    for name in re.findall(r"[^,\[]+(?:\[[^\]]*\][^,\[]*)*", text):
-        count = 1
-        for group in re.findall(r"\[([^\]]*)\]", name):
-            ranges = [part.partition("-") for part in group.split(",")]
-            count *= sum(int(last or first) - int(first) + 1 for first, _, last in ranges)
-        total += count
-    return total
 
 
 def _base_state(value: object) -> str:
@@ -368,14 +325,6 @@ def _base_state(value: object) -> str:
     return next((word for word in words if word in STATES), words[0] if words else "")
 
 
-def _count(text: str) -> int:
-    return sum(int(match[2] or 1) for match in _GPUS.finditer(text))
-
-
-def _indices(text: str) -> str:
-    return ",".join(match[3] for match in _GPUS.finditer(text) if match[3])
-
-
 def _number(value: object) -> float | None:
     """A number, or an object that says whether there is one; None where there is none."""
     if isinstance(value, Mapping):
@@ -383,6 +332,19 @@ def _number(value: object) -> float | None:
     if value is None or isinstance(value, bool) or not isinstance(value, int | float):
         return None
     return None if value >= _NO_VALUE else float(value)
+
+
+def _signal(code: object) -> int | None:
+    """The signal in `0:15`, in a status of wait(2), or in an object that tells it; None for none."""
+    if isinstance(code, Mapping):
+        told = code.get("signal")
+        told = told.get("id", told.get("signal_id")) if isinstance(told, Mapping) else told
+        number = _number(told)
+        return int(number) if number else None
+    if isinstance(code, str):
+        code = int(code.rpartition(":")[2]) if code.rpartition(":")[2].isdigit() else 0
+    number = _number(code)
+    return int(number) & 0x7F or None if number else None
 
 
 def _times(value: float | None, factor: float) -> float | None:

@@ -147,8 +147,8 @@ def test_accounting_tells_what_ended_unseen(commands: Commands) -> None:
     """A job that only sacct knows is told, and why a waiting job's last attempt ended."""
     commands.queue(job(state="PENDING", nodes="", gres_detail=[], restart_cnt=1))
     rows = (
-        "1|PREEMPTED|ann|v|train|10|1|n1||700|650|800|bert",
-        "2|OUT_OF_MEMORY|bob|v|train|10|1|n1||700|650|800|gpt",
+        "1|PREEMPTED|ann|v|train|10|1|n1||700|650|800|0:0|bert",
+        "2|OUT_OF_MEMORY|bob|v|train|10|1|n1||700|650|800|0:125|gpt",
     )
     commands.add("sacct", "\n".join(f'echo "{row}"' for row in rows))
     found = jobs(collector().look(AT))
@@ -265,6 +265,10 @@ def test_a_real_slurm_is_told(node: Slurm, monkeypatch: pytest.MonkeyPatch, json
     running = looking.look(time.time())
     node.run("scancel", task)
     failing = node.submit("exit 3", "--gres=gpu:1")
+    asked = node.submit("sleep 60")
+    until(lambda: jobs(looking.look(time.time()))[asked]["job.state"] == "running")
+    node.run("scancel", "--signal=TERM", "--batch", asked)
+    until(lambda: jobs(looking.look(time.time()))[asked]["job.state"] not in ("running", "queued"))
     until(lambda: jobs(looking.look(time.time()))[failing]["job.state"] == "failed")
     until(lambda: jobs(looking.look(time.time()))[task]["job.state"] == "ended")
     after = looking.look(time.time())
@@ -281,6 +285,7 @@ def test_a_real_slurm_is_told(node: Slurm, monkeypatch: pytest.MonkeyPatch, json
     assert (labels(running, first)["partition"], labels(running, first)["host"]) == ("train", "localhost")
     assert jobs(after)[task]["job.exit_reason"] == "cancelled"
     assert jobs(after)[failing]["job.exit_reason"] == "failed"
+    assert (jobs(after)[asked]["job.state"], jobs(after)[asked]["job.exit_reason"]) == ("ended", "cancelled")
     assert (jobs(after)[task]["job.gpus"], jobs(after)[first]["job.gpus"]) == (0.0, 1.0)
     assert any("accounting" in note for note in after.notes)
 

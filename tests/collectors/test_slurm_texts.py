@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stoploss.collectors import slurm_texts as texts
-from stoploss.collectors.slurm_texts import Job, Unparsable
+from stoploss.collectors.slurm_lists import Unparsable, count_hosts, duration, tasks
+from stoploss.collectors.slurm_texts import Job
 from stoploss.rules.catalogue import catalogue
 
 
@@ -183,12 +184,39 @@ def test_lines_that_are_cut_short_are_refused(text: str) -> None:
         texts.parse_queue(text)
 
 
+@pytest.mark.parametrize(
+    ("code", "told"),
+    [
+        ({"status": ["SIGNALED"], "signal": {"id": {"set": True, "number": 15}, "name": "Terminated"}}, True),
+        ({"status": "SIGNALED", "return_code": 0, "signal": {"signal_id": 15, "name": "Terminated"}}, True),
+        ({"status": ["ERROR"], "signal": {"id": {"set": False, "number": 0}}}, False),
+        ({"status": ["SIGNALED"], "signal": {"id": {"set": True, "number": 9}}}, False),
+        (15, True),
+        (256 * 143, False),
+        (None, False),
+        ("0:15", True),
+        ("143:0", False),
+        ("", False),
+    ],
+)
+def test_a_script_that_was_asked_to_end_did_not_fail(code: object, told: bool) -> None:
+    """SIGTERM to the script is somebody's wish, whatever Slurm calls it; to a task it may be Slurm's own."""
+    if isinstance(code, str):
+        line = f"7|FAILED|ann|vision|train|60|1|n1||150|200|210|{code}|bert\n"
+        (job,) = texts.parse_accounting(line)
+    else:
+        entry = {"job_id": 7, "job_state": ["FAILED"], "exit_code": code}
+        (job,) = texts.parse_queue_json(json.dumps({"jobs": [entry]}))
+
+    assert (job.phase, job.reason) == (("ended", "cancelled") if told else ("failed", "failed"))
+
+
 def test_accounting_tells_every_attempt() -> None:
     """Rows of `sacct` are attempts, oldest first; `CANCELLED by` and unassigned nodes are understood."""
     rows = texts.parse_accounting(
-        "7|CANCELLED by 1000|ann|vision|train|60|1|None assigned||None|200|210|b|c\n"
-        "6|PREEMPTED|ann|vision|train|UNLIMITED|2|n[1-2]|cpu=2,gres/gpu=8|150|100|190|bert\n"
-        "9_[3-4]|PENDING|ann|vision|train|60|1|None assigned||Unknown|200|Unknown|many\n"
+        "7|CANCELLED by 1000|ann|vision|train|60|1|None assigned||None|200|210|0:0|b|c\n"
+        "6|PREEMPTED|ann|vision|train|UNLIMITED|2|n[1-2]|cpu=2,gres/gpu=8|150|100|190|0:15|bert\n"
+        "9_[3-4]|PENDING|ann|vision|train|60|1|None assigned||Unknown|200|Unknown|0:0|many\n"
     )
 
     assert [(row.id, row.reason, row.began, row.gpus) for row in rows] == [
@@ -205,7 +233,7 @@ def test_accounting_tells_every_attempt() -> None:
 )
 def test_time_limits_are_seconds(text: str, seconds: float | None) -> None:
     """A limit is read with days and hours, and none is none."""
-    assert texts.duration(text) == seconds
+    assert duration(text) == seconds
 
 
 @pytest.mark.parametrize(
@@ -214,15 +242,15 @@ def test_time_limits_are_seconds(text: str, seconds: float | None) -> None:
 )
 def test_lists_of_hosts_are_counted(text: str, count: int) -> None:
     """Ranges, single hosts and several ranges in a name are counted."""
-    assert texts.count_hosts(text) == count
+    assert count_hosts(text) == count
 
 
 def test_lists_of_tasks_are_bounded() -> None:
     """Steps and cut lists are understood; garbage and very many tasks are refused."""
-    assert texts.tasks("0-10:5,3,...%2") == (0, 5, 10, 3)
+    assert tasks("0-10:5,3,...%2") == (0, 5, 10, 3)
     for text in ("x", "0-9999999"):
         with pytest.raises(Unparsable):
-            texts.tasks(text)
+            tasks(text)
 
 
 @given(st.text(max_size=200))

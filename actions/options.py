@@ -27,6 +27,9 @@ class SnapshotOptions(RepeatableOptions, ChangingOptions):
         default=None,
         description="Folder that a copy is made in, or s3://BUCKET/FOLDER; beside the state by default.",
     )
+    command: Annotated[tuple[str, ...] | None, ARGUMENTS] = Field(
+        default=None, description="A program of yours, with its arguments, that has the job save."
+    )
 
 
 class TierOptions(ChangingOptions):
@@ -95,6 +98,12 @@ class ResumeOptions(ChangingOptions):
 
     replicas: Annotated[int | None, COUNT] = Field(
         default=None, description="Instances that the Auto Scaling group keeps then, at least."
+    )
+    command: Annotated[tuple[str, ...] | None, ARGUMENTS] = Field(
+        default=None, description="A program of yours, with its arguments, that starts it again."
+    )
+    timeout: Annotated[float, DURATION] = Field(
+        default=300.0, description="How long the program may take; default 5m."
     )
 
 

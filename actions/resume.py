@@ -7,7 +7,10 @@ from stoploss.actions.routing import Routed
 
 NAME = "resume"
 
+_EXEC = "stoploss.actions.exec:Exec"
 TARGETS = {
+    **{f"job/{where}?command": _EXEC for where in ("process", "slurm", "kubernetes", "sagemaker")},
+    "instance?command": _EXEC,
     "job/slurm": "stoploss.actions.targets.slurm:Resume",
     "job/kubernetes": "stoploss.actions.targets.kubernetes:Resume",
     "job/process": "stoploss.actions.targets.asg:Restored",

@@ -21,12 +21,14 @@ from stoploss.actions.verify import Demand, verify
 
 NAME = "snapshot"
 
-_ASK, _COPY, _SCENE = (
-    f"stoploss.actions.targets.{name}" for name in ("job_checkpoint:Ask", "job_copy:Copy", "job_scene:Keep")
+_ASK, _COPY, _SCENE, _RUN = (
+    f"stoploss.actions.targets.{name}"
+    for name in ("job_checkpoint:Ask", "job_copy:Copy", "job_scene:Keep", "job_program:Save")
 )
 TARGETS = {
     **{f"job/{where}?what=scene": _SCENE for where in ("process", "slurm", "kubernetes")},
     **{f"job/{where}?what=checkpoint": _COPY for where in ("process", "slurm", "kubernetes")},
+    **{f"job/{where}?command": _RUN for where in ("process", "slurm", "kubernetes")},
     **{f"job/{where}": _ASK for where in ("process", "slurm", "kubernetes")},
     "volume/aws?what=volume": "stoploss.actions.targets.ebs:Snapshot",
     "instance?what=volume": "stoploss.actions.targets.ebs_instance:SnapshotAll",

@@ -190,7 +190,10 @@ class Ask:
 
     def _newest(self, order: Order) -> list[Any]:
         """Path and beginning of the newest checkpoint that is there now."""
-        path = self._candidates(order)[-1].path
+        there = self._candidates(order)
+        if not there:
+            return [None, None]
+        path = there[-1].path
         try:
             return [path, look(path).began]
         except (OSError, ValueError):

@@ -13,6 +13,7 @@ import pytest
 from support.shelf import means, order, tree
 
 from stoploss.actions import exec as running
+from stoploss.actions import resume as resuming
 from stoploss.actions.contract import Action, Refused
 from stoploss.engine.model import Order, Outcome
 
@@ -76,6 +77,22 @@ def test_it_gets_its_arguments_and_little_else(tmp_path: Path) -> None:
         "STOPLOSS_LABEL_TEAM": "nlp",
         "STOPLOSS_LABEL_RUN_DIR": "/x",
     }
+
+
+@pytest.mark.parametrize("where", ["process", "slurm", "kubernetes", "sagemaker"])
+def test_a_job_is_resumed_by_a_program_once(tmp_path: Path, where: str) -> None:
+    """Whoever runs the job, `resume` with a command runs it, and not a second time for the same order."""
+    program = script(tmp_path, "import os; print(os.environ['STOPLOSS_ACTION'], file=open('ran', 'a'))")
+    (tmp_path / "state").mkdir()
+    asked = replace(
+        order("job", "bert", {"scheduler": where}, command=[str(program)], timeout=20.0), action="resume"
+    )
+    action = resuming.build(means(tmp_path))
+    found = action.find(asked)
+    outcomes = [action.act(asked, found).state, action.act(asked, found).state]
+
+    assert (found.place, outcomes) == (f"job/{where}?command", ["done", "done"])
+    assert (tmp_path / "state" / "ran").read_text() == "resume\n"
 
 
 def test_a_failure_is_told_and_not_tried_again(tmp_path: Path) -> None:

@@ -331,6 +331,73 @@ def test_the_folder_of_a_copy_may_be_said(tmp_path: Path) -> None:
         action.find(world.order(what="checkpoint", path="safe"))
 
 
+SAVER = """#!{python} -IS
+import os, sys
+kept, step, mark, seen = sys.argv[1:]
+with open(seen, "a") as stream:
+    print(os.environ["STOPLOSS_RESOURCE_ID"], os.environ["STOPLOSS_ACTION"], file=stream)
+path = os.path.join(kept, "step-" + step)
+os.makedirs(path, exist_ok=True)
+for name in ("weights.npz", "state.json") + ((mark,) if mark else ()):
+    with open(os.path.join(path, name), "w") as stream:
+        stream.write("{{}}")
+sys.exit(3 if mark == "fail" else 0)
+"""
+
+
+def saver(world: World, step: int, mark: str = "COMPLETE") -> list[str]:
+    """A program that has the job save, and what it is given."""
+    program = world.folder / "save-now"
+    program.write_text(SAVER.format(python=sys.executable))
+    program.chmod(0o755)
+    return [str(program), str(world.kept), str(step), mark, str(world.folder / "seen")]
+
+
+def test_a_program_has_the_job_save(tmp_path: Path) -> None:
+    """Killed at any wait, the program has run once, and what it saved is verified and told."""
+    killed, at = True, 0
+    while killed:
+        at += 1
+        world = made(tmp_path / str(at))
+        action, order = world.action(sleep=waiting_ends(at)), world.order(command=saver(world, 7))
+        found = action.find(order)
+        nothing = action.look(order, found)
+        try:
+            outcome, killed = action.act(order, found), False
+        except Crash:
+            looked = world.action().look(order, found)
+            outcome = looked if looked.state == "done" else world.action().act(order, found)
+
+        assert (found.place, nothing.state) == ("job/process?command", "undone")
+        assert outcome.state in ("done", "failed"), outcome
+        if outcome.state == "done":
+            assert (outcome.after["path"], outcome.after["step"]) == (str(world.kept / "step-7"), 7)
+        assert (world.folder / "seen").read_text() == f"{world.job} snapshot\n"
+    assert outcome.state == "done"
+    assert at > 1
+
+
+@pytest.mark.parametrize(("mark", "why"), [("", "not done within"), ("fail", "ended with status 3")])
+def test_a_program_that_only_says_so_is_not_believed(tmp_path: Path, mark: str, why: str) -> None:
+    """What it left is not complete, or it failed: the snapshot has failed, whatever lies there."""
+    world = made(tmp_path)
+    checkpoint(world.kept, 5)
+    action, order = world.action(), world.order(command=saver(world, 7, mark), timeout=0.5)
+    outcome = action.act(order, action.find(order))
+
+    assert outcome.state == "failed"
+    assert why in outcome.words
+    assert "path" not in outcome.after
+
+
+def test_a_program_that_is_not_there_is_refused(tmp_path: Path) -> None:
+    """Before anything is done it is said that there is no such program."""
+    world = made(tmp_path)
+
+    with pytest.raises(Refused, match="there is no program"):
+        world.action().find(world.order(command=["/opt/hooks/no-such-program"]))
+
+
 def test_a_scene_lets_nothing_be_ended(living: World) -> None:
     """Logs and processes of the job are kept without secrets, and no path of a checkpoint is told."""
     action, order = living.action(), living.order(what="scene")

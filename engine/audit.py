@@ -17,6 +17,7 @@ from zoneinfo import ZoneInfo
 from stoploss.engine.carry import Carry
 from stoploss.engine.conclusions import Conclusions
 from stoploss.engine.costs.accounts import Accounts
+from stoploss.engine.costs.budgets import asked_labels
 from stoploss.engine.costs.model import Totals
 from stoploss.engine.costs.past import Past, kept
 from stoploss.engine.derived import derived
@@ -154,7 +155,8 @@ def audit(
 
 
 def _past(policies: PolicySet, frames: Callable[[float], Frame], catalogue: Catalogue, before: Past) -> Past:
-    return kept(policies, frames(policies.settings.resolution), catalogue, before)
+    frame = frames(policies.settings.resolution)
+    return kept(policies, frame, catalogue, before, asked_labels(policies.budgets))
 
 
 def _carried(seen: _Seen, planner: Planner, accounts: Accounts, past: Callable[[], Past]) -> Carry:

@@ -6,6 +6,7 @@ without the other.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import date, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ from typing import Any
 from sqlalchemy import Connection, Row, delete, insert, select
 
 from stoploss.engine.canonical import canonical
-from stoploss.engine.ledger import Ledger
+from stoploss.engine.ledger import PART, Ledger
 from stoploss.engine.ledger_schema import Entry
 from stoploss.engine.model import ResourceId
 from stoploss.engine.people_schema import (
@@ -75,14 +76,20 @@ class People:
             self._tell(connection, request, Entry(at=now, kind="decision", verdict="held", why=why))
         return request
 
-    def requests(self) -> tuple[Request, ...]:
-        """Every request, the newest first.
+    def requests(self, *, episodes: Sequence[str] | None = None) -> tuple[Request, ...]:
+        """Every request, the newest first; with `episodes` only those about one of them.
 
         Raises:
             StoreError: the state cannot be read.
         """
         query = select(REQUESTS).order_by(REQUESTS.c.asked.desc(), REQUESTS.c.id)
-        return tuple(request_of(row._asdict()) for row in self._rows(query))
+        if episodes is None:
+            return tuple(request_of(row._asdict()) for row in self._rows(query))
+        # In parts, as a statement takes a limited number of values.
+        parts = (episodes[at : at + PART] for at in range(0, len(episodes), PART))
+        rows = [row for part in parts for row in self._rows(query.where(REQUESTS.c.episode.in_(part)))]
+        rows.sort(key=lambda row: (-row.asked, row.id))
+        return tuple(request_of(row._asdict()) for row in rows)
 
     def approve(self, name: str, *, who: str, now: datetime, reason: str | None = None) -> Request:
         """Approve one request, for 24 h.
@@ -269,7 +276,12 @@ class People:
         for row in self._rows(select(PAUSE)):
             return Pause(row.reason, instant(row.since), row.who)
         file = pause_file(self._ledger.file)
-        return Pause(f"the file {file} is there") if file.exists() else None
+        try:
+            there = file.exists()
+        except OSError as error:
+            # Whoever laid it there wanted nothing to be done.
+            return Pause(f"whether the file {file} is there cannot be told ({error.strerror})")
+        return Pause(f"the file {file} is there") if there else None
 
     def _answer(self, name: str, entry: Entry) -> Request:
         answer = "approved" if entry.kind == "approval" else "rejected"

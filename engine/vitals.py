@@ -45,6 +45,7 @@ class Vitals:
         findings, unknown: how many fire, and how many could not be decided.
         collectors: how each collector's newest look went.
         problems: what is wrong, in words, by what it is about.
+        sealed: resolution in seconds -> the newest slot that gains nothing any more.
     """
 
     started: datetime
@@ -57,6 +58,7 @@ class Vitals:
     unknown: int = 0
     collectors: dict[str, Seen] = field(default_factory=dict)
     problems: dict[str, str] = field(default_factory=dict)
+    sealed: dict[float, int] = field(default_factory=dict)
 
     def as_json(self) -> dict[str, Any]:
         """The vitals as JSON values."""
@@ -79,7 +81,8 @@ class Vitals:
             "last_tick": None if last is None else datetime.fromisoformat(last),
         }
         seen = {name: Seen(**item) for name, item in said["collectors"].items()}
-        return cls(**{**said, **times, "collectors": seen})
+        sealed = {float(resolution): int(slot) for resolution, slot in said.get("sealed", {}).items()}
+        return cls(**{**said, **times, "collectors": seen, "sealed": sealed})
 
 
 def save_vitals(url: str, vitals: Vitals) -> None:

@@ -7,7 +7,7 @@ from datetime import date
 from typing import TYPE_CHECKING
 
 from stoploss.engine.costs.book import OLD_DAYS, age_days, book_for
-from stoploss.engine.costs.claims import Claim
+from stoploss.engine.costs.claims import Claim, joined
 from stoploss.engine.costs.model import Totals, Waste
 from stoploss.engine.costs.priced import Prices, priced, wanted_prices
 from stoploss.engine.costs.totals import Costed, totals
@@ -73,8 +73,9 @@ class Accounts:
         return assessed.waste
 
     def claims(self) -> dict[str, tuple[Claim, ...]]:
-        """What each finding has claimed so far."""
-        return {name: assessed.claims for name, (assessed, _) in self._assessed.items() if assessed.claims}
+        """What each finding has claimed so far, as it is carried on."""
+        found = {name: joined(assessed.claims) for name, (assessed, _) in self._assessed.items()}
+        return {name: claims for name, claims in found.items() if claims}
 
     def totals(self, findings: Iterable[Finding]) -> Totals:
         """What these findings lose together."""

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from stoploss.engine.costs.book import LIST_GB, ON_DEMAND, SPOT, NoPrice, Price
+from stoploss.engine.costs.gone import together
 from stoploss.engine.costs.past import Past, sums
 from stoploss.engine.costs.priced import UNIT_BYTES, Prices
 from stoploss.engine.costs.sights import Sights
@@ -41,6 +42,7 @@ def accrue(
     prices: Prices,
     fixed_costs: Sequence[Mapping[str, Any]] = (),
     past: Past | None = None,
+    asked: Sequence[str] = (),
 ) -> Accrual:
     """What was used in the slots of a frame.
 
@@ -49,15 +51,18 @@ def accrue(
         prices: of what was used.
         fixed_costs: those of the policy set.
         past: use in slots that the frame does not hold.
+        asked: labels by which budgets choose jobs; others tell no gone jobs apart.
     """
     world = World()
     world.update(frame)
     found = _Accruer(frame, world, prices).run(fixed_costs)
-    return found if past is None else with_past(found, past)
+    return found if past is None else with_past(found, past, asked)
 
 
-def with_past(accrual: Accrual, past: Past) -> Accrual:
-    """An accrual that knows what was used before."""
+def with_past(accrual: Accrual, past: Past, asked: Sequence[str] = ()) -> Accrual:
+    """An accrual that knows what was used before, of jobs that are gone together."""
+    experiments = {column.resource.id for column in accrual.world.tables["experiment"].columns}
+    past = together(past, accrual.there, experiments, asked)
     found = replace(accrual, past=past)
     held, zeros = found.held, np.zeros(accrual.frame.slots)
     streams = {stream.key: stream for stream in accrual.streams}

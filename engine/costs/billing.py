@@ -88,6 +88,11 @@ class Billing:
         ]
         return [span for span in spans if span[2] > since]
 
+    def is_bare(self, column: Column, since: int) -> bool:
+        """Whether nothing is known that a job, an experiment or a team held since a slot."""
+        mine = ("gpu", "instance") if column.resource.kind in GROUPS else ()
+        return bool(mine) and not any(self.members(kind, column, since) for kind in mine)
+
     def _group(self, column: Column, since: int) -> list[Charge] | NoPrice:
         gpus = self.members("gpu", column, since)
         if gpus:

@@ -16,6 +16,7 @@ from zoneinfo import ZoneInfo
 
 import numpy as np
 
+from stoploss.engine.costs.gone import is_stand_in, presences
 from stoploss.engine.costs.money import money
 from stoploss.engine.costs.past import Day, sums
 from stoploss.engine.costs.sights import Sights
@@ -136,6 +137,7 @@ class _Reckoner:
         self.accrual, self.frame, self.zone, self.catalogue = accrual, accrual.frame, zone, catalogue
         self.sights = Sights(accrual.frame)
         self.starts = (np.arange(self.frame.slots) + self.frame.first - 1) * self.frame.resolution
+        self._periods: dict[str, tuple[list[float], Any]] = {}
 
     def of(self, budget: Budget) -> list[_Spending]:
         """What counts against a budget, for each resource that it holds for."""
@@ -147,8 +149,7 @@ class _Reckoner:
         jobs: dict[str, set[str]] = {}
         for stream in self.accrual.streams:
             name, job = getattr(stream.key, budget.each), stream.key.job
-            counts = selected(job, name)
-            if name is None or not counts.any():
+            if name is None or is_stand_in(name) or not (counts := selected(job, name)).any():
                 continue
             amount = stream.money if in_money else stream.gpu_hours
             before.setdefault(name, []).extend(self.accrual.past.days.get(stream.key, ()))
@@ -174,9 +175,7 @@ class _Reckoner:
         in_money = budget.limit.dimension.money is not None
         limit = budget.limit.value if in_money else budget.limit.value / 3600.0
         frame, total = self.frame, np.concatenate([[0.0], np.cumsum(amount)])
-        begin, end = float(self.starts[0]), frame.time_of(frame.last)
-        bounds = period_starts(budget.per, self.zone, begin, end)
-        period = np.array([bisect_right(bounds, start) - 1 for start in self.starts.tolist()])
+        begin, (bounds, period) = float(self.starts[0]), self._period(budget.per)
         opened = np.searchsorted(period, period)
         spent = total[1:] - total[opened] + self._before(spending, bounds, period, in_money=in_money)
         reported = self._reported(resource, limit, (spent, total, period)) if alone else None
@@ -199,6 +198,15 @@ class _Reckoner:
             spending.missing,
             reported,
         )
+
+    def _period(self, per: str) -> tuple[list[float], Any]:
+        """Starts of periods, and for each slot in which one it lies."""
+        if per not in self._periods:
+            begin, end = float(self.starts[0]), self.frame.time_of(self.frame.last)
+            bounds = period_starts(per, self.zone, begin, end)
+            numbers = np.array([bisect_right(bounds, start) - 1 for start in self.starts.tolist()])
+            self._periods[per] = bounds, numbers
+        return self._periods[per]
 
     def _before(self, spending: _Spending, bounds: list[float], period: Any, *, in_money: bool) -> Floats:
         """Per slot, what was spent in its period in slots that are not in the sum over the frame."""
@@ -258,7 +266,7 @@ class _Reckoner:
         never = ~always
         root = budget.where.root
         if budget.each != "job" and _is_of_labels(root):
-            # Labels are judged on the rows that spend: a team has no class, its jobs have.
+            # Labels are judged on the rows that spend: a team has no class, its jobs have, and had.
             by_job = self._true(replace(budget.where, root=at_level(root, "job")), "job")
             return lambda job, name: by_job.get(job, never)
         by_name = self._true(budget.where, budget.each)
@@ -273,7 +281,9 @@ class _Reckoner:
             resolution=self.frame.resolution,
             observer=lambda number, first, truths, states: blocks.append(truths.copy()),
         )
-        evaluator.advance(self.frame)
+        gone = presences(self.accrual.past, self.accrual.there, self.frame.first) if each == "job" else {}
+        frame = replace(self.frame, resources={**self.frame.resources, **gone}) if gone else self.frame
+        evaluator.advance(frame)
         truths = np.concatenate(blocks) if blocks else np.zeros((0, 0), np.int8)
         found: dict[str | None, Bools] = {}
         for at, column in enumerate(evaluator.rows(0)):
@@ -281,6 +291,21 @@ class _Reckoner:
             name = column.resource.id
             found[name] = found[name] | true if name in found else true
         return found
+
+
+def asked_labels(budgets: Sequence[Budget]) -> tuple[str, ...]:
+    """The labels by which budgets choose among the jobs that spend."""
+    roots = [item.where.root for item in budgets if item.where is not None and item.each != "job"]
+    found: set[str] = set()
+
+    def note(name: str) -> str:
+        found.add(name)
+        return name
+
+    for root in roots:
+        if _is_of_labels(root):
+            changed(root, "name", note)
+    return tuple(sorted(found))
 
 
 def _is_of_labels(node: typed.Condition) -> bool:

@@ -8,7 +8,7 @@ and a leaf that holds others to the larger of its own claim and what its parts c
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 import numpy as np
@@ -61,6 +61,24 @@ def settle(claims: Sequence[Claim], parents: Parents) -> list[Granted]:
         for at, number in enumerate(numbers):
             granted[number] = Granted(float(now[at]), float(so_far[at]))
     return granted
+
+
+def joined(claims: Iterable[Claim]) -> tuple[Claim, ...]:
+    """The same claims in order; those on one leaf at one price are one, and so are stretches that meet."""
+    spans: dict[Claim, list[tuple[float, float]]] = {}
+    for claim in claims:
+        spans.setdefault(replace(claim, spans=(), now=0.0), []).extend(claim.spans)
+    return tuple(replace(claim, spans=tuple(_met(sorted(mine)))) for claim, mine in spans.items())
+
+
+def _met(spans: Iterable[tuple[float, float]]) -> list[tuple[float, float]]:
+    out: list[tuple[float, float]] = []
+    for begin, end in spans:
+        if out and begin <= out[-1][1]:
+            out[-1] = out[-1][0], max(end, out[-1][1])
+        else:
+            out.append((begin, end))
+    return out
 
 
 def total(granted: Iterable[Granted]) -> Granted:

@@ -13,7 +13,7 @@ import numpy as np
 
 from stoploss.engine.costs.accrual import accrue
 from stoploss.engine.costs.book import Book, book_for
-from stoploss.engine.costs.budgets import Standing, changed, highest, outlook, standings
+from stoploss.engine.costs.budgets import Standing, asked_labels, changed, highest, outlook, standings
 from stoploss.engine.costs.figures import Figures, Foreknown, figures_of
 from stoploss.engine.costs.goodput import classify
 from stoploss.engine.costs.money import money
@@ -49,7 +49,8 @@ def prepared(
         frame = frames(resolution)
         if not frame.slots:
             return frame
-        accrual = accrue(frame, Prices(frame, book, catalogue), policies.fixed_costs, past)
+        asked = asked_labels(policies.budgets)
+        accrual = accrue(frame, Prices(frame, book, catalogue), policies.fixed_costs, past, asked)
         return with_costs(accrual, policies, book, catalogue, wanted)
 
     return policies, with_planes
@@ -63,7 +64,7 @@ def with_costs(
     found: dict[str, list[Column]] = {name: [] for name in wanted}
     remarks = dict(frame.remarks)
     if any(name.startswith("cost.") for name in wanted):
-        classes, sights = classify(accrual), Sights(frame)
+        classes, sights = classify(accrual) if wanted.keys() & CLASSED else {}, Sights(frame)
         for figures in figures_of(accrual, classes, sights):
             _add_costs(figures, wanted, found, remarks)
         if "cost.per_hour" in wanted:
@@ -122,6 +123,11 @@ FIGURES: Mapping[str, Callable[[Figures], Floats]] = {
     "cost.to_target": Figures.to_target,
 }
 """Signal -> how it is reckoned."""
+CLASSED = frozenset(
+    f"cost.{name}"
+    for name in ("compute", "hidden", "idle", "failed", "startup", "redone", "waiting", "goodput")
+)
+"""Signals for which every slot must be classed, which is dear."""
 
 WANTING = {
     "cost.goodput": "too little is known of what the GPUs did; read training logs",

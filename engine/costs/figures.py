@@ -10,6 +10,7 @@ from zoneinfo import ZoneInfo
 import numpy as np
 import numpy.typing as npt
 
+from stoploss.engine.costs.gone import is_stand_in
 from stoploss.engine.costs.goodput import CLASSES, HIDDEN, UNKNOWN, USEFUL, JobGoodput, evaluations
 from stoploss.engine.costs.sights import Sights
 from stoploss.engine.costs.use import Accrual, Stream
@@ -170,7 +171,7 @@ def figures_of(accrual: Accrual, classes: Mapping[str, JobGoodput], sights: Sigh
     for stream in accrual.streams:
         for kind in ("job", "team", "experiment"):
             name = getattr(stream.key, kind)
-            if name is not None:
+            if name is not None and not is_stand_in(name):
                 groups.setdefault(ResourceId(kind, name), []).append(stream)
     for resource, streams in sorted(groups.items()):
         known = np.ones(accrual.frame.slots, np.bool_)
@@ -184,7 +185,7 @@ def figures_of(accrual: Accrual, classes: Mapping[str, JobGoodput], sights: Sigh
             known,
             next((s.key.missing for s in streams if s.key.missing and s.holds_gpus), None),
             tuple(streams),
-            tuple(classes[job] for job in sorted(jobs)),
+            tuple(classes[job] for job in sorted(jobs & classes.keys())),
             sights,
             accrual.slot_hours,
         )

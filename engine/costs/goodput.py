@@ -7,7 +7,7 @@ as of that later slot change; what was known before stays as it was.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from stoploss.engine.costs.sights import Sights
-from stoploss.engine.costs.use import Accrual, Key
+from stoploss.engine.costs.use import Accrual, Key, Stream
 from stoploss.engine.evaluation.kleene import Bools, Floats
 from stoploss.engine.model import ResourceId
 
@@ -72,7 +72,11 @@ class Row:
 def classify(accrual: Accrual) -> dict[str, JobGoodput]:
     """The classes of every job with use."""
     sights = Sights(accrual.frame)
-    return {job: _Job(accrual, sights, job).result() for job in accrual.jobs}
+    streams: dict[str, list[Stream]] = {job: [] for job in accrual.jobs}
+    for stream in accrual.streams:
+        if stream.key.job in streams and stream.key.category == "compute":
+            streams[stream.key.job].append(stream)
+    return {job: _Job(accrual, sights, job, mine).result() for job, mine in streams.items()}
 
 
 def rows(accrual: Accrual, classes: Mapping[str, JobGoodput]) -> list[Row]:
@@ -107,15 +111,14 @@ class _Event:
 
 
 class _Job:
-    def __init__(self, accrual: Accrual, sights: Sights, job: str) -> None:
+    def __init__(self, accrual: Accrual, sights: Sights, job: str, streams: Iterable[Stream]) -> None:
         self.sights, self.job, self.slots = sights, ResourceId("job", job), accrual.frame.slots
         self.first = accrual.begun.get(job, accrual.frame.first) - accrual.frame.first
         self.known = accrual.known.get(job, np.zeros(self.slots, np.bool_))
         self.hours, self.money = np.zeros((2, self.slots)), np.zeros((2, self.slots))
-        for stream in accrual.streams:
-            if stream.key.job == job and stream.key.category == "compute":
-                self.hours[int(stream.key.idle)] += stream.gpu_hours
-                self.money[int(stream.key.idle)] += stream.money
+        for stream in streams:
+            self.hours[int(stream.key.idle)] += stream.gpu_hours
+            self.money[int(stream.key.idle)] += stream.money
         self.steps, self.step_values = sights.read("train.step", self.job)
         self.step = sights.numbers("train.step", self.job, whole=True)
         self.moving = self._moving()

@@ -101,5 +101,12 @@ class Accrual:
 
     @property
     def jobs(self) -> tuple[str, ...]:
-        """Every job with any use, sorted."""
-        return tuple(sorted({s.key.job for s in self.streams if s.key.job is not None}))
+        """Every job with any use in the frame, sorted."""
+        used = (s for s in self.streams if s.gpu_hours.any() or s.money.any())
+        return tuple(sorted({s.key.job for s in used if s.key.job is not None}))
+
+    @property
+    def there(self) -> frozenset[str]:
+        """Every job that was there in any slot of the frame."""
+        columns = self.world.tables["job"].columns
+        return frozenset({*self.jobs, *(c.resource.id for c in columns if c.end > self.frame.first)})

@@ -94,6 +94,9 @@ class Assessor:
         currency = self._prices.book.currency
         assert row.since is not None
         charges = self._billing.charges(row.column, row.since, true)
+        if isinstance(charges, NoPrice) and self._before and self._billing.is_bare(row.column, row.since):
+            # What it held is not known any more; what was lost of it stays.
+            charges = []
         if isinstance(charges, NoPrice):
             return Assessment(Waste(None, None, currency, missing=charges.reason))
         sources = dict.fromkeys(charge.price.told for charge in charges)

@@ -12,6 +12,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from stoploss.engine.evaluation.columns import Column
+from stoploss.engine.evaluation.kleene import OUTSIDE
 from stoploss.engine.evaluation.lifecycle import Lifecycle
 
 VERSION = 1
@@ -23,22 +24,41 @@ RowState: TypeAlias = tuple[int, ...]
 """The values of FIELDS."""
 
 
-def rows(life: Lifecycle, columns: list[Column]) -> dict[RowKey, RowState]:
-    """The state of every row."""
+def rows(life: Lifecycle, columns: list[Column], last: int) -> dict[RowKey, RowState]:
+    """The state of every row that is there in the newest slot, or was judged in it; no other matters."""
+    judged = life.firing | (life.truth != OUTSIDE)
     table = np.stack([np.asarray(getattr(life, name), dtype=np.int64) for name in FIELDS], axis=1)
     return {
         (columns[at].resource.kind, columns[at].resource.id, columns[at].start): tuple(
             int(v) for v in table[at]
         )
         for at in range(len(table))
+        if judged[at] or columns[at].start <= last < columns[at].end
     }
 
 
-def attach(life: Lifecycle, columns: list[Column], waiting: dict[RowKey, RowState]) -> None:
-    """Give rows their carried state and drop it from what waits."""
+def attach(
+    life: Lifecycle, columns: list[Column], waiting: Mapping[RowKey, RowState], slot: int | None
+) -> None:
+    """Give rows the state that was carried for them after `slot`.
+
+    Where what was known of long ago is forgotten a row may seem to begin at another slot: it is the one that
+    was there.
+    """
+    places = {
+        (column.resource.kind, column.resource.id, column.start): at for at, column in enumerate(columns)
+    }
+    moved = {
+        (kind, name): state
+        for (kind, name, start), state in sorted(waiting.items())
+        if (kind, name, start) not in places
+    }
     for at in range(len(life.truth)):
         column = columns[at]
-        state = waiting.pop((column.resource.kind, column.resource.id, column.start), None)
+        resource = column.resource.kind, column.resource.id
+        state = waiting.get((*resource, column.start))
+        if state is None and slot is not None and column.start <= slot < column.end:
+            state = moved.get(resource)
         if state is not None:
             for name, value in zip(FIELDS, state, strict=True):
                 getattr(life, name)[at] = value

@@ -131,6 +131,7 @@ class Evaluator:
         self._context = Context(catalogue, resolution, self._longest + 1, percent)
         self._rules = [_Rule(self._context, policy, self._lost) for policy in self.policies]
         self._waiting: dict[str, dict[carried.RowKey, carried.RowState]] = {}
+        self._carried: int | None = None
         self.last: int | None = None
 
     @property
@@ -197,6 +198,8 @@ class Evaluator:
             for rule in self._rules:
                 rule.lifecycle.widen(len(rule.table), frame.first)
                 self._attach(rule)
+            # What found no row is of something that is not known any more.
+            self._waiting = {}
 
     def _block(
         self, first: int, last: int, frame: Frame | None, episodes: list[Episode], lifecycles: bool
@@ -245,11 +248,8 @@ class Evaluator:
         """The state of all lifecycles as JSON-ready data, keyed so that other edits keep it."""
         states: dict[str, Mapping[carried.RowKey, carried.RowState]] = {}
         for rule in self._rules:
-            kept = {
-                **self._waiting.get(rule.policy.key, {}),
-                **carried.rows(rule.lifecycle, rule.table.columns),
-            }
-            states[rule.policy.key] = kept
+            there = {} if self.last is None else carried.rows(rule.lifecycle, rule.table.columns, self.last)
+            states[rule.policy.key] = {**self._waiting.get(rule.policy.key, {}), **there}
         return carried.to_json(self.resolution, self.last, states)
 
     def restore(self, data: Mapping[str, Any]) -> None:
@@ -258,11 +258,11 @@ class Evaluator:
         Raises:
             ValueError: the data has another version or resolution.
         """
-        self._waiting = carried.from_json(data, self.resolution)
+        self._waiting, self._carried = carried.from_json(data, self.resolution), data.get("slot")
         for rule in self._rules:
             self._attach(rule)
 
     def _attach(self, rule: _Rule) -> None:
         waiting = self._waiting.get(rule.policy.key)
         if waiting:
-            carried.attach(rule.lifecycle, rule.table.columns, waiting)
+            carried.attach(rule.lifecycle, rule.table.columns, waiting, self._carried)

@@ -7,11 +7,10 @@ from dataclasses import replace
 
 from stoploss.engine.history.frame import LabelChange, Presence
 from stoploss.engine.history.nodes import together
+from stoploss.engine.history.presences import ADOPTED
 from stoploss.engine.model import UNREADABLE, LabelValue, ResourceId
 from stoploss.rules.catalogue import KINDS, path
 
-ADOPTED = ("team", "user", "env", "class", "stage", "experiment")
-"""Labels that a job takes from those that name it, where its own readings say nothing."""
 OPEN = 2**60
 """The end of what has not ended."""
 
@@ -23,6 +22,19 @@ def with_implied(resources: Mapping[ResourceId, Presence]) -> dict[ResourceId, P
     from the first such word on, and gone while nothing that is there says so. It takes team, user, env,
     class, stage and experiment from those that name it, as far as its own readings say nothing of them.
     """
+    for source, found in _NEWEST:
+        if source is resources:
+            return found
+    found = _reckoned(resources)
+    _NEWEST[:] = [(resources, found)]
+    return found
+
+
+_NEWEST: list[tuple[Mapping[ResourceId, Presence], dict[ResourceId, Presence]]] = []
+"""What was reckoned last: several parts of a tick ask for the resources of one frame, which never change."""
+
+
+def _reckoned(resources: Mapping[ResourceId, Presence]) -> dict[ResourceId, Presence]:
     said: dict[ResourceId, dict[int, dict[str, LabelValue]]] = {}
     nodes: dict[ResourceId, tuple[str, ...]] = {}
     spans: dict[ResourceId, list[tuple[int, int]]] = {}

@@ -23,19 +23,23 @@ TOLD = Table(
 
 
 def load(ledger: Ledger) -> Memory:
-    """The memory that was kept; an empty one where none was.
+    """The memory that was kept; an empty one, and a place for it, where none was.
 
     Raises:
         StoreError: it cannot be read, or is damaged: nothing is guessed, as all would be told again.
     """
     with ledger.reading() as connection:
-        if not inspect(connection).has_table(TOLD.name):
-            return Memory()
-        rows = connection.execute(select(TOLD.c.body).order_by(TOLD.c.finding, TOLD.c.recipient)).scalars()
-        try:
-            return Memory.from_json([json.loads(body) for body in rows])
-        except ValueError as error:
-            raise StoreError(f"{ledger.name}: who was told what is damaged: {error}") from None
+        there = inspect(connection).has_table(TOLD.name)
+        query = select(TOLD.c.body).order_by(TOLD.c.finding, TOLD.c.recipient)
+        rows = connection.execute(query).scalars().all() if there else ()
+    if not there:
+        # A state that was begun by somebody's word, as by `stoploss keep`, has no place for it yet.
+        with ledger.writing() as connection:
+            TOLD.create(connection, checkfirst=True)
+    try:
+        return Memory.from_json([json.loads(body) for body in rows])
+    except ValueError as error:
+        raise StoreError(f"{ledger.name}: who was told what is damaged: {error}") from None
 
 
 def save(connection: Connection, masker: Masker, before: Memory, after: Memory) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from zoneinfo import ZoneInfo
@@ -22,7 +22,7 @@ from stoploss.engine.model import Action, Notice
 from stoploss.engine.people import People
 from stoploss.engine.people_exemptions import with_exemptions
 from stoploss.engine.people_schema import DecisionError
-from stoploss.engine.planning.model import ALERT, Standing, StepKey
+from stoploss.engine.planning.model import ALERT, Standing
 from stoploss.rules.catalogue import Catalogue
 from stoploss.rules.policy import PolicySet
 
@@ -85,7 +85,8 @@ class Cycle:
         post = Post(tools.deliver, tools.recipient, tools.now)
         self._alerting = Alerting(ledger, post, ZoneInfo(policies.settings.timezone))
         self._watch = Watch(ledger, self.executor.take_back, tools.now)
-        self._said: dict[StepKey, str] = {}
+        # Finding -> step -> the verdict that was written down last.
+        self._said: dict[str, dict[int, str]] = {}
 
     def deliver(self, receiver: str, notice: Notice) -> Delivered:
         """Send what is not about a finding to a receiver of `notify:`; nothing is remembered of it."""
@@ -131,7 +132,7 @@ class Cycle:
         """
         result = self.plan()
         if People(self._ledger).paused() is not None:
-            self._record(result)
+            self._record(result, Round())
             return Cycled(result, Round())
         backfired, taken_back = self._watch.look(result)
         if taken_back:
@@ -139,7 +140,7 @@ class Cycle:
             result = self.plan()
         sent, problems = self._alerting.round(result, backfired)
         did = self.executor.round(result)
-        self._record(result)
+        self._record(result, did)
         return Cycled(result, did, sent, problems)
 
     def _again(self) -> Audit:
@@ -153,34 +154,33 @@ class Cycle:
         except (StoreError, DecisionError) as error:
             return self.policies, str(error)
 
-    def _record(self, result: Audit) -> None:
-        """Write down what was decided of each step, where that is not what it was before."""
+    def _record(self, result: Audit, did: Round) -> None:
+        """Write down what was decided of each step, where that is not what was written last."""
         policies = {item.name: item for item in result.policies}
-        new: dict[StepKey, str] = {}
-        lines = []
-        known = self._known([item.id for item in result.findings])
         labels = {item.id: item.labels for item in result.findings}
+        for finding, _ in did.noted:
+            self._said.pop(finding, None)
+        written, lines = self._written(labels), []
         for item in result.decisions:
-            if item.finding is None or item.action == ALERT:
+            if item.finding is None or item.action == ALERT or item.verdict in ("done", "failed"):
                 continue
-            key = item.finding, item.step
-            new[key] = item.verdict
-            if known.get(key) != item.verdict and item.verdict not in ("done", "failed"):
-                said = item.verdict, item.why
-                line = decision_line(
-                    item, policies[item.policy], labels[item.finding], at=result.at, said=said
-                )
-                lines.append(line)
+            if (item.finding, item.step) in did.noted:
+                # That is what the plan said before.
+                continue
+            if written[item.finding].get(item.step) != item.verdict:
+                said, policy = (item.verdict, item.why), policies[item.policy]
+                lines.append(decision_line(item, policy, labels[item.finding], at=result.at, said=said))
+                written[item.finding][item.step] = item.verdict
         if lines:
             with self._ledger.writing() as connection:
                 for line in lines:
                     self._ledger.append_within(connection, line)
-        self._said = new
+        self._said = written
 
-    def _known(self, findings: Sequence[str]) -> Mapping[StepKey, str]:
-        """What was written of each step last; read from the ledger where this run has not written it."""
-        missing = sorted(set(findings) - {key[0] for key in self._said})
-        found = dict(self._said)
-        for entry in self._ledger.entries(kinds=("decision",), episodes=missing):
-            found[entry.episode or "", int((entry.evidence or {}).get("step", 0))] = entry.verdict or ""
+    def _written(self, findings: Iterable[str]) -> dict[str, dict[int, str]]:
+        """What was written of each step last; read from the ledger where this run has not read it."""
+        found = {name: dict(self._said.get(name, ())) for name in findings}
+        missing = [name for name in found if name not in self._said]
+        for entry in self._ledger.entries(kinds=("decision",), episodes=missing) if missing else ():
+            found[entry.episode or ""][int((entry.evidence or {}).get("step", 0))] = entry.verdict or ""
         return found

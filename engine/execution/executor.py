@@ -61,12 +61,14 @@ class Round:
         failed: steps that were begun and failed, or could not begin.
         skipped: steps whose matter was gone or changed.
         asked: questions to people that are new.
+        noted: steps of which a fresh look decided otherwise than the plan, which is written already.
     """
 
     done: list[tuple[Decision, str]] = field(default_factory=list)
     failed: list[tuple[Decision, str]] = field(default_factory=list)
     skipped: list[tuple[Decision, str]] = field(default_factory=list)
     asked: list[Request] = field(default_factory=list)
+    noted: set[StepKey] = field(default_factory=set)
 
     @property
     def partial(self) -> bool:
@@ -182,16 +184,17 @@ class Executor:
                 continue
             now = fresh.get(item.id)
             if now is None:
-                self._note(item, before, "skipped", "a fresh look does not find it any more")
-                out.skipped.append((item, "a fresh look does not find it any more"))
+                verdict, why = "skipped", "a fresh look does not find it any more"
             elif now.verdict != "would":
-                self._note(item, before, now.verdict, f"after a fresh look: {now.why}")
-                out.skipped.append((item, f"after a fresh look: {now.why}"))
+                verdict, why = now.verdict, f"after a fresh look: {now.why}"
             elif (now.target, now.parameters) != (item.target, item.parameters):
-                self._note(item, before, "skipped", "after a fresh look it is another step")
-                out.skipped.append((item, "after a fresh look it is another step"))
+                verdict, why = "skipped", "after a fresh look it is another step"
             else:
                 still.append(now)
+                continue
+            self._note(item, before, verdict, why)
+            out.skipped.append((item, why))
+            out.noted.add((item.finding or "", item.step))
         return still
 
     def _run(self, task: _Task, out: Round) -> None:
@@ -257,8 +260,9 @@ class Executor:
         )
 
     def _ask(self, decision: Decision, policy: Policy, out: Round) -> None:
-        before = {item.id for item in People(self._ledger).requests()}
-        asked = People(self._ledger).ask(wanted_of(decision, policy), now=self._hands.now())
+        people, wanted = People(self._ledger), wanted_of(decision, policy)
+        before = {item.id for item in people.requests(episodes=[wanted.episode])}
+        asked = people.ask(wanted, now=self._hands.now())
         if asked.id not in before:
             out.asked.append(asked)
 

@@ -27,7 +27,8 @@ def standing_of(
     """
     people = People(ledger)
     try:
-        requests = people.requests()
+        # A state that has lived for years holds many that nothing asks for any more.
+        requests = people.requests(episodes=findings)
         pause = people.paused()
         kept = {
             keep.job: f"until {keep.until:%Y-%m-%d %H:%M %Z} by {keep.who}: {keep.reason}"

@@ -6,6 +6,7 @@ Recorded files and live looks both fill these columns.
 from __future__ import annotations
 
 import math
+from array import array
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -43,6 +44,16 @@ class Block:
     every: Floats | None
 
 
+@dataclass(frozen=True, slots=True)
+class Columns:
+    """Rows that are still being gathered; see `Block`."""
+
+    series: array[int]
+    values: array[float]
+    states: array[int]
+    sets: array[int]
+
+
 class Rows:
     """Columns of readings, with numbers for the series, words, reasons and label sets in them."""
 
@@ -63,6 +74,33 @@ class Rows:
             self.signal_of.append(signal)
             self.resource_of.append(owner)
         return number
+
+    def only(self, columns: Columns, others: Iterable[ResourceId]) -> Rows:
+        """The numbers that columns use, given anew in the same order, with some more resources."""
+        rows, resources = Rows(), list(self.resources)
+        kept = set(others) | {resources[self.resource_of[number]] for number in set(columns.series)}
+        rows.resources = {name: at for at, name in enumerate(name for name in resources if name in kept)}
+        series = {
+            number: rows.series(self.signal_of[number], resources[self.resource_of[number]])
+            for number in sorted(set(columns.series))
+        }
+        sets, states = list(self.label_sets), list(self.reasons)
+        label_sets = {at: rows.label_set(sets[at]) for at in sorted(set(columns.sets)) if at >= 0}
+        reasons = {at: rows.reason(states[at - BAD]) for at in sorted(set(columns.states)) if at >= BAD}
+        words = list(self.words)
+        for at, number in enumerate(columns.series):
+            if columns.states[at] == VALID and self.signal_of[number].is_text:
+                word = words[int(columns.values[at])]
+                columns.values[at] = float(rows.words.setdefault(word, len(rows.words)))
+            columns.series[at] = series[number]
+            columns.sets[at] = label_sets.get(columns.sets[at], -1)
+            columns.states[at] = reasons.get(columns.states[at], columns.states[at])
+        return rows
+
+    @property
+    def size(self) -> int:
+        """How much is numbered."""
+        return sum(map(len, (self.resources, self.signal_of, self.words, self.reasons, self.label_sets)))
 
     def label_set(self, labels: Iterable[tuple[str, LabelValue]]) -> int:
         """The number of what a row said about labels; -1 where it said nothing."""

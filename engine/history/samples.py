@@ -14,7 +14,7 @@ from stoploss.engine.history.frame import Frame, sealed_slot
 from stoploss.engine.history.material import build
 from stoploss.engine.history.names import plain, storable
 from stoploss.engine.history.nodes import key_of
-from stoploss.engine.history.rows import Block, Rows
+from stoploss.engine.history.rows import Block, Columns, Rows
 from stoploss.engine.model import Look, ResourceId
 from stoploss.rules.catalogue import Catalogue
 
@@ -45,6 +45,8 @@ class SampleBuffer:
         self._told: dict[ResourceId, set[str]] = {}
         self._nodes: dict[ResourceId, tuple[str, ...]] = {}
         self._node_every: dict[str, float] = {}
+        self._listed: set[tuple[str, str]] = set()
+        self._spare = 0
         self._sealed = -math.inf
         self._late = 0
 
@@ -112,6 +114,7 @@ class SampleBuffer:
 
     def _miss(self, node: str, kinds: Collection[str], seen: set[ResourceId], time: float) -> None:
         """What a machine lists no more it does not tell of; what none tells of is gone."""
+        self._listed |= {(node, kind) for kind in kinds}
         for resource in self._rows.resources:
             if resource.kind in kinds and resource not in seen:
                 telling = self._telling.get(resource, set())
@@ -139,7 +142,7 @@ class SampleBuffer:
 
     @property
     def resources(self) -> tuple[ResourceId, ...]:
-        """Everything of which a sample was ever taken."""
+        """Everything of which a sample was taken, but what is forgotten."""
         return tuple(self._rows.resources)
 
     def forget(self, before: float) -> None:
@@ -158,6 +161,24 @@ class SampleBuffer:
             if (left := [x for x in looks if x.time >= before])
         }
         self._gone = [(resource, time) for resource, time in self._gone if time >= before]
+        if self._rows.size > self._spare:
+            self._renumber()
+
+    def _renumber(self) -> None:
+        """Let go of what no sample names any more; of what may be missed on a list its name stays."""
+        columns = Columns(self._series, self._values, self._states, self._sets)
+        listed = [name for name, nodes in self._telling.items() if self._is_listed(name, nodes)]
+        self._rows = self._rows.only(columns, listed)
+        # Not again before there is twice as much.
+        self._spare = 2 * self._rows.size + 1000
+        known = self._rows.resources
+        self._telling = {name: nodes for name, nodes in self._telling.items() if name in known}
+        self._told = {name: nodes for name, nodes in self._told.items() if name in known}
+        self._nodes = {name: nodes for name, nodes in self._nodes.items() if name in known}
+        self._node_every = {key: every for key, every in self._node_every.items() if key in self._looks}
+
+    def _is_listed(self, resource: ResourceId, nodes: Collection[str]) -> bool:
+        return any((node, resource.kind) in self._listed for node in nodes)
 
     def frame(self, resolution: float, until: float | None = None) -> Frame:
         """The slots that ended by `until` (default: through the newest look).

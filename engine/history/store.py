@@ -6,20 +6,21 @@ by its URL. One append is one transaction, so a crash leaves the slots before it
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
-from sqlalchemy import Connection, delete, insert, inspect, select
+from sqlalchemy import Connection, delete, insert, inspect, select, update
 
 from stoploss.engine.history import store_known as known_tables
 from stoploss.engine.history import store_schema as schema
-from stoploss.engine.history.frame import Bytes, Floats, Frame, Plane
-from stoploss.engine.history.presences import as_of, without
+from stoploss.engine.history.frame import Bytes, Floats, Frame, Plane, Presence
+from stoploss.engine.history.presences import lasting
 from stoploss.engine.history.slots import Longs
-from stoploss.engine.history.store_errors import StoreError, file_of, parsed, shown, told
+from stoploss.engine.history.store_errors import StoreError, is_there, parsed, shown, told
 from stoploss.engine.history.store_known import Known
+from stoploss.engine.model import ResourceId
 from stoploss.engine.state_database import WRITES, engine_of
 from stoploss.rules.catalogue import Catalogue, SignalKind
 
@@ -28,6 +29,9 @@ __all__ = ["SampleStore", "StoreError", "open_store"]
 BUSY_SECONDS = 5.0
 """How long to wait for another program that writes."""
 _BATCH = 500
+
+_Columns: TypeAlias = "tuple[tuple[ResourceId, ...], Longs]"
+"""Some series of a signal, and the columns in which they are stored, ascending."""
 
 
 def open_store(url: str, *, read_only: bool, catalogue: Catalogue | None = None) -> SampleStore:
@@ -67,8 +71,7 @@ class SampleStore:
             catalogue = shipped()
         self._catalogue, self._read_only = catalogue, read_only
         self._url = parsed(url)
-        file = file_of(self._url)
-        if file is not None and not file.exists() and (read_only or resolution is None):
+        if (read_only or resolution is None) and not is_there(self._url):
             raise StoreError(
                 f"{shown(self._url)}: there is no such store; run the daemon first, or check `state`"
             )
@@ -109,12 +112,13 @@ class SampleStore:
             for plane in frame.planes.values():
                 columns = known_tables.note_series(connection, known, plane)
                 words = known_tables.note_words(connection, known, plane)
-                width = len(known.series[plane.signal.name])
+                width = len(known.cadence[plane.signal.name])
                 rows = _packed(plane, frame.first, (columns, words, status), width)
                 _insert(connection, schema.SLOTS, rows)
             known_tables.note_collectors(connection, known, frame)
             _insert(connection, schema.LOOKS, _looks(frame))
             known_tables.note_resources(connection, known, frame)
+            known_tables.note_seen(connection, known, frame)
             first, last = known.slot("first"), known.slot("last")
             meta = {
                 "first": str(frame.first if first is None else min(first, frame.first)),
@@ -123,13 +127,16 @@ class SampleStore:
             }
             known_tables.write_meta(connection, known, {**meta})
 
-    def read(self, first: int, last: int, *, signals: Iterable[str] | None = None) -> Frame:
+    def read(
+        self, first: int, last: int, *, signals: Iterable[str] | None = None, since: int | None = None
+    ) -> Frame:
         """The slots `first` to `last`, both included; slots that are not stored are blank.
 
         Args:
             first: a slot.
             last: a slot, not before `first` - 1.
             signals: names of the signals to read; all by default.
+            since: leave out what was over before this slot: resources, their series, and labels.
 
         Raises:
             StoreError: the store cannot be read.
@@ -138,24 +145,28 @@ class SampleStore:
             known = known_tables.load(connection) if self._read_only else self._tables()
             wanted = set(known.series) if signals is None else set(signals)
             names = [name for name in sorted(known.series) if name in wanted and name in self._catalogue]
-            planes = {name: self._blank(known, name, last - first + 1) for name in names}
+            resources = lasting(known.resources, last, since)
+            columns = {name: _columns(known.series[name], resources, since) for name in names}
+            planes = {name: self._blank(known, columns[name], name, last - first + 1) for name in names}
             slots = schema.SLOTS
             query = select(slots).where(slots.c.slot.between(first, last))
             if signals is not None:
                 query = query.where(slots.c.signal.in_(names))
             for row in connection.execute(query):
                 if row.signal in planes:
-                    self._fill(planes[row.signal], row.slot - first, row.data)
+                    at = columns[row.signal][1]
+                    self._fill(planes[row.signal], row.slot - first, row.data, at)
             looks = {name: np.zeros(last - first + 1, np.uint8) for name in known.collectors}
             table = schema.LOOKS
             for row in connection.execute(select(table).where(table.c.slot.between(first, last))):
-                looks[row.collector][row.slot - first] = row.status
+                if row.collector in looks:
+                    looks[row.collector][row.slot - first] = row.status
         return Frame(
             self.resolution,
             first,
             last - first + 1,
             planes,
-            {name: as_of(p, last) for name, p in known.resources.items() if p.first <= last},
+            resources,
             looks,
             {name: cadence for name, (cadence, _) in known.collectors.items()},
             {name: failure for name, (_, failure) in known.collectors.items() if failure},
@@ -163,10 +174,19 @@ class SampleStore:
             int(known.meta.get("late", "0")),
         )
 
-    def prune(self, before_slot: int) -> None:
-        """Forget the slots before `before_slot`.
+    def presence(self, resource: ResourceId) -> Presence | None:
+        """What is known of a resource; None where it is not known, or not any more."""
+        return self._tables().resources.get(resource)
 
-        Series keep their columns, and resources their first slot.
+    def prune(self, before_slot: int, known_before: int | None = None) -> None:
+        """Forget the slots before `before_slot`, and what nobody has seen since.
+
+        The columns of series that go are given to new ones.
+
+        Args:
+            before_slot: the first slot that stays.
+            known_before: what was over before this slot is forgotten; `before_slot` by default, and not
+                later than it.
 
         Raises:
             StoreError: the store cannot be written.
@@ -174,10 +194,8 @@ class SampleStore:
         with self._writing() as (connection, known):
             for table in (schema.SLOTS, schema.LOOKS):
                 connection.execute(delete(table).where(table.c.slot < before_slot))
-            for resource, presence in list(known.resources.items()):
-                kept = without(presence, before_slot)
-                if kept != presence:
-                    known_tables.write_resource(connection, known, resource, kept)
+            over = before_slot if known_before is None else min(before_slot, known_before)
+            known_tables.forget(connection, known, over, self.resolution)
             first, last = known.slot("first"), known.slot("last")
             if first is not None and last is not None and first < before_slot:
                 left = {"first": str(before_slot)} if before_slot <= last else {"first": None, "last": None}
@@ -218,7 +236,11 @@ class SampleStore:
                 meta = {"schema": str(schema.SCHEMA), "resolution": repr(float(resolution or 0))}
                 connection.execute(insert(schema.META), [{"name": n, "value": v} for n, v in meta.items()])
             elif not self._read_only:
-                schema.NODES.create(connection, checkfirst=True)
+                for table in schema.LATER:
+                    table.create(connection, checkfirst=True)
+                if int(meta["schema"]) < schema.SCHEMA:
+                    same = schema.META.c.name == "schema"
+                    connection.execute(update(schema.META).where(same).values(value=str(schema.SCHEMA)))
         if int(meta["schema"]) > schema.SCHEMA:
             raise StoreError(
                 f"{shown(self._url)}: it was written by a newer stoploss (tables {meta['schema']}, this one "
@@ -232,8 +254,8 @@ class SampleStore:
             )
         return stored
 
-    def _blank(self, known: Known, name: str, slots: int) -> Plane:
-        signal, series = self._catalogue[name], tuple(known.series[name])
+    def _blank(self, known: Known, columns: _Columns, name: str, slots: int) -> Plane:
+        signal, (series, places) = self._catalogue[name], columns
         shape = (slots, len(series))
         counter = signal.kind is SignalKind.COUNTER
         return Plane(
@@ -241,22 +263,35 @@ class SampleStore:
             series,
             np.full(shape, np.nan),
             np.zeros(shape, np.uint8),
-            np.array(known.cadence[name], np.int32),
+            np.array(known.cadence[name], np.int32)[places],
             np.zeros(shape) if counter else None,
             tuple(known.words.get(name, ())),
         )
 
-    def _fill(self, plane: Plane, row: int, data: bytes) -> None:
+    def _fill(self, plane: Plane, row: int, data: bytes, places: Longs) -> None:
         try:
             values, status, increase = schema.unpack(data, counter=plane.increase is not None)
-            plane.values[row, : len(values)] = values
-            plane.status[row, : len(status)] = status
-            if plane.increase is not None and increase is not None:
-                plane.increase[row, : len(increase)] = increase
         except ValueError as error:
             raise StoreError(
                 f"{shown(self._url)}: samples of {plane.signal.name} are damaged ({error})"
             ) from error
+        # A slot that was written before a series came has no column of it.
+        width = int(np.searchsorted(places, len(values)))
+        there = places[:width]
+        plane.values[row, :width], plane.status[row, :width] = values[there], status[there]
+        if plane.increase is not None and increase is not None:
+            plane.increase[row, :width] = increase[there]
+
+
+def _columns(
+    columns: Mapping[ResourceId, int], resources: Mapping[ResourceId, Presence], since: int | None
+) -> _Columns:
+    """The series of a signal in the order of their columns: all, or only those of some resources."""
+    if since is None:
+        found = sorted((place, resource) for resource, place in columns.items())
+    else:
+        found = sorted((columns[resource], resource) for resource in resources if resource in columns)
+    return tuple(resource for _, resource in found), np.array([place for place, _ in found], np.int64)
 
 
 def _packed(

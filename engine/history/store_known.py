@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -10,15 +11,24 @@ from sqlalchemy import Connection, delete, insert, inspect, select, update
 
 from stoploss.engine.history import store_schema as schema
 from stoploss.engine.history.frame import BAD, MAX_REASONS, Bytes, Floats, Frame, LabelChange, Plane, Presence
-from stoploss.engine.history.presences import merged
+from stoploss.engine.history.presences import merged, shortened
 from stoploss.engine.history.rows import OTHER
 from stoploss.engine.history.slots import Longs
 from stoploss.engine.model import ResourceId
 
+SEEN_EVERY = 6 * 3600.0
+"""Seconds after which it is written anew that a resource is still seen; it is forgotten so much later."""
+NEVER = -(2**60)
+LOOK = "look"
+"""The kind under which it is noted when a collector looked."""
+
 
 @dataclass(slots=True)
 class Known:
-    """The tables in memory, so that an append writes only what is new."""
+    """The tables in memory, so that an append writes only what is new.
+
+    A series has a column (`series`); one that was forgotten leaves its column to the next new one (`free`).
+    """
 
     meta: dict[str, str] = field(default_factory=dict)
     series: dict[str, dict[ResourceId, int]] = field(default_factory=dict)
@@ -27,6 +37,9 @@ class Known:
     reasons: dict[str, int] = field(default_factory=dict)
     collectors: dict[str, tuple[int, str | None]] = field(default_factory=dict)
     resources: dict[ResourceId, Presence] = field(default_factory=dict)
+    seen: dict[ResourceId, int] = field(default_factory=dict)
+    noted: dict[str, Longs] = field(default_factory=dict)
+    free: dict[str, list[int]] = field(default_factory=dict)
 
     def slot(self, name: str) -> int | None:
         """A slot that the meta table names."""
@@ -38,8 +51,11 @@ def load(connection: Connection) -> Known:
     known = Known({row.name: row.value for row in connection.execute(select(schema.META))})
     table = schema.SERIES
     for row in connection.execute(select(table).order_by(table.c.signal, table.c.position)):
+        cadence = known.cadence.setdefault(row.signal, [])
+        unused = range(len(cadence), row.position)
+        known.free.setdefault(row.signal, []).extend(unused)
+        cadence.extend([*(1 for _ in unused), row.cadence])
         known.series.setdefault(row.signal, {})[ResourceId(row.kind, row.resource)] = row.position
-        known.cadence.setdefault(row.signal, []).append(row.cadence)
     for row in connection.execute(select(schema.WORDS).order_by(schema.WORDS.c.position)):
         known.words.setdefault(row.signal, {})[row.word] = row.position
     for row in connection.execute(select(schema.REASONS).order_by(schema.REASONS.c.position)):
@@ -47,7 +63,18 @@ def load(connection: Connection) -> Known:
     for row in connection.execute(select(schema.COLLECTORS).order_by(schema.COLLECTORS.c.collector)):
         known.collectors[row.collector] = (row.cadence, row.failure)
     known.resources = _load_resources(connection)
+    _load_seen(connection, known)
     return known
+
+
+def _load_seen(connection: Connection, known: Known) -> None:
+    if inspect(connection).has_table(schema.SEEN.name):
+        for row in connection.execute(select(schema.SEEN)):
+            known.seen[ResourceId(row.kind, row.resource)] = row.slot
+    # Of what nobody noted it may have been just now.
+    last = known.slot("last") or 0
+    for resource in (*known.resources, *(ResourceId(LOOK, name) for name in known.collectors)):
+        known.seen.setdefault(resource, last)
 
 
 def _load_resources(connection: Connection) -> dict[ResourceId, Presence]:
@@ -73,15 +100,17 @@ def _load_resources(connection: Connection) -> dict[ResourceId, Presence]:
 
 
 def note_series(connection: Connection, known: Known, plane: Plane) -> Longs:
-    """The store's column of each of the plane's series; new ones are added at the end."""
+    """The store's column of each of the plane's series; new ones take a free one, or one at the end."""
     name = plane.signal.name
     columns, cadence = known.series.setdefault(name, {}), known.cadence.setdefault(name, [])
+    free = known.free.setdefault(name, [])
     fresh: list[dict[str, object]] = []
     for resource, slots in zip(plane.series, plane.cadence.tolist(), strict=True):
-        place = columns.setdefault(resource, len(columns))
-        key = {"signal": name, "position": place}
-        if place == len(cadence):
-            cadence.append(slots)
+        place = columns.get(resource)
+        if place is None:
+            place = columns[resource] = free.pop(0) if free else len(cadence)
+            cadence[place : place + 1] = [slots]
+            key = {"signal": name, "position": place}
             fresh.append(key | {"kind": resource.kind, "resource": resource.id, "cadence": slots})
         elif cadence[place] != slots:
             cadence[place] = slots
@@ -91,6 +120,48 @@ def note_series(connection: Connection, known: Known, plane: Plane) -> Longs:
     if fresh:
         connection.execute(insert(schema.SERIES), fresh)
     return np.array([columns[resource] for resource in plane.series], np.int64)
+
+
+def note_seen(connection: Connection, known: Known, frame: Frame) -> None:
+    """Note what was read in a frame, and who looked, where that was not noted of late.
+
+    The series of the frame have their columns already.
+    """
+    step = max(1, round(SEEN_EVERY / frame.resolution))
+    news = dict.fromkeys(frame.resources.keys() - known.seen.keys(), frame.last)
+    for plane in frame.planes.values():
+        columns, noted = known.series[plane.signal.name], _noted(known, plane.signal.name)
+        read = plane.status > 0
+        last = frame.first + len(read) - 1 - np.argmax(read[::-1], axis=0)
+        places = np.array([columns[resource] for resource in plane.series], np.int64)
+        # Most were noted a short while ago.
+        for at in np.flatnonzero(read.any(axis=0) & (last >= noted[places] + step)).tolist():
+            resource, slot = plane.series[at], int(last[at])
+            if slot >= known.seen.get(resource, slot - step) + step:
+                news[resource] = max(news.get(resource, slot), slot)
+            noted[places[at]] = news.get(resource, known.seen.get(resource, 0))
+    for name, looks in frame.looks.items():
+        collector = ResourceId(LOOK, name)
+        if looks.any():
+            slot = frame.first + int(np.flatnonzero(looks)[-1])
+            if slot >= known.seen.get(collector, slot - step) + step:
+                news[collector] = slot
+    table = schema.SEEN
+    for resource in news.keys() & known.seen.keys():
+        same = (table.c.kind == resource.kind) & (table.c.resource == resource.id)
+        connection.execute(delete(table).where(same))
+    if news:
+        rows = [{"kind": r.kind, "resource": r.id, "slot": slot} for r, slot in news.items()]
+        connection.execute(insert(table), rows)
+        known.seen |= news
+
+
+def _noted(known: Known, name: str) -> Longs:
+    """Per column of a signal the slot that was noted last, or one before."""
+    noted = known.noted.get(name, np.zeros(0, np.int64))
+    wanted = len(known.cadence[name])
+    known.noted[name] = np.concatenate([noted, np.full(wanted - len(noted), NEVER)])
+    return known.noted[name]
 
 
 def note_words(connection: Connection, known: Known, plane: Plane) -> Floats:
@@ -144,9 +215,7 @@ def write_resource(connection: Connection, known: Known, resource: ResourceId, p
     """Replace what is stored of a resource."""
     key = {"kind": resource.kind, "resource": resource.id}
     if resource in known.resources:
-        for table in (schema.RESOURCES, schema.LABELS, schema.ABSENCES, schema.NODES):
-            same = (table.c.kind == resource.kind) & (table.c.resource == resource.id)
-            connection.execute(delete(table).where(same))
+        _remove(connection, resource)
     known.resources[resource] = presence
     connection.execute(insert(schema.RESOURCES), key | {"first": presence.first})
     labels = [key | {"slot": c.slot, "labels": schema.labels_text(c.labels)} for c in presence.changes]
@@ -156,6 +225,60 @@ def write_resource(connection: Connection, known: Known, resource: ResourceId, p
         connection.execute(insert(schema.ABSENCES), spans)
     if presence.nodes:
         connection.execute(insert(schema.NODES), [key | {"node": node} for node in presence.nodes])
+
+
+def _remove(connection: Connection, resource: ResourceId) -> None:
+    for table in (schema.RESOURCES, schema.LABELS, schema.ABSENCES, schema.NODES):
+        same = (table.c.kind == resource.kind) & (table.c.resource == resource.id)
+        connection.execute(delete(table).where(same))
+
+
+def forget(connection: Connection, known: Known, before: int, resolution: float) -> None:
+    """Forget what was over before a slot: labels and absences, and what nobody has seen since.
+
+    What something names that is kept is kept as well. The slots before are not stored any more, so that
+    the columns of series that go are blank.
+    """
+    step = max(1, round(SEEN_EVERY / resolution))
+    unseen = {resource for resource, slot in known.seen.items() if slot + step <= before}
+    looks = {resource for resource in unseen if resource.kind == LOOK}
+    over = {r for r in unseen - looks if r not in known.resources or _told_last(known.resources[r]) < before}
+    kept = shortened(known.resources, over, before)
+    for resource, presence in kept.items():
+        if known.resources[resource] is not presence:
+            write_resource(connection, known, resource, presence)
+    gone = over - kept.keys()
+    for resource in gone:
+        _remove(connection, resource)
+        known.resources.pop(resource, None)
+    for resource in looks:
+        known.collectors.pop(resource.id, None)
+        connection.execute(delete(schema.COLLECTORS).where(schema.COLLECTORS.c.collector == resource.id))
+    for resource in gone | looks:
+        del known.seen[resource]
+        same = (schema.SEEN.c.kind == resource.kind) & (schema.SEEN.c.resource == resource.id)
+        connection.execute(delete(schema.SEEN).where(same))
+    _free(connection, known, gone)
+
+
+def _told_last(presence: Presence) -> int:
+    """The newest slot in which something changed about a resource, beside its readings."""
+    ends = [slot for span in presence.absences[-1:] for slot in span if slot is not None]
+    return max([presence.changes[-1].slot, *ends])
+
+
+def _free(connection: Connection, known: Known, gone: Iterable[ResourceId]) -> None:
+    """Let go of the columns of resources."""
+    gone = list(gone)
+    for name, columns in known.series.items():
+        for resource in gone:
+            place = columns.pop(resource, None)
+            if place is not None:
+                known.free.setdefault(name, []).append(place)
+                _noted(known, name)[place] = NEVER
+                same = (schema.SERIES.c.signal == name) & (schema.SERIES.c.position == place)
+                connection.execute(delete(schema.SERIES).where(same))
+        known.free.get(name, []).sort()
 
 
 def write_meta(connection: Connection, known: Known, values: dict[str, str | None]) -> None:

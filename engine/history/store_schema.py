@@ -13,8 +13,8 @@ from sqlalchemy import BigInteger, Column, Integer, LargeBinary, MetaData, Strin
 from stoploss.engine.history.frame import NONE, Bytes, Floats
 from stoploss.engine.model import UNREADABLE, LabelValue, Unreadable
 
-SCHEMA = 1
-"""Version of these tables; a store with a greater one is left alone."""
+SCHEMA = 2
+"""Version of these tables; a store with a greater one is left alone. Since 2 columns are given anew."""
 
 METADATA = MetaData()
 
@@ -98,6 +98,16 @@ NODES = Table(
     Column("node", String(200), primary_key=True),
 )
 """Which machines told of a resource; of one without a row only this one did."""
+SEEN = Table(
+    "history_seen",
+    METADATA,
+    Column("kind", String(64), primary_key=True),
+    Column("resource", Text, primary_key=True),
+    Column("slot", BigInteger, nullable=False),
+)
+"""About when a resource was read last: within `SEEN_EVERY` after this slot. A collector is of kind `look`."""
+LATER = (NODES, SEEN)
+"""Tables that stores of earlier versions have not."""
 
 
 def pack(values: Floats, status: Bytes, increase: Floats | None) -> bytes:

@@ -20,26 +20,31 @@ MOST = 20_000_000
 class Window:
     """The slots of a store from `first` on, held in memory."""
 
-    def __init__(self, store: SampleStore, slots: int, wished: int | None = None) -> None:
+    def __init__(self, store: SampleStore, slots: int, wished: int | None = None, ages: int = 0) -> None:
         """Read what is there.
 
         Args:
             store: of one resolution.
             slots: how many are held at least, where there are so many.
             wished: how many are held where they are not more than `MOST` values; `slots` by default.
+            ages: for how many slots it is held who was there, where that is more.
 
         Raises:
             StoreError: it cannot be read.
         """
-        self._store, self._least = store, slots
+        self._store, self._least, self._ages = store, slots, ages
         self._wished = max(slots, wished or slots)
         self._frame: Frame | None = None
         last = store.last_slot
         if last is not None:
             # The newest slot alone tells how many columns there are.
-            self._frame = store.read(last, last)
+            self._frame = store.read(last, last, since=last - slots)
             first = max(store.first_slot or last, last - self._slots + 1)
-            self._frame = store.read(first, last)
+            self._frame = self._read(first, last, first)
+
+    def _read(self, first: int, last: int, held: int) -> Frame:
+        """Some slots, without what was over before the first that is `held`: no window reaches it."""
+        return self._store.read(first, last, since=min(held, last - self._ages))
 
     @property
     def _slots(self) -> int:
@@ -57,13 +62,13 @@ class Window:
         """All slots that are held; None while there is none."""
         return self._frame
 
-    def hold(self, slots: int) -> None:
-        """Hold so many slots at least; older ones are read again where they are stored.
+    def hold(self, slots: int, ages: int = 0) -> None:
+        """Hold so many slots at least, and who was there; older ones are read again where they are stored.
 
         Raises:
             StoreError: they cannot be read.
         """
-        self._least, self._wished = slots, max(slots, self._wished)
+        self._least, self._wished, self._ages = slots, max(slots, self._wished), ages
         frame = self._frame
         if (
             frame is not None
@@ -71,7 +76,7 @@ class Window:
             and (self._store.first_slot or frame.first) < frame.first
         ):
             first = max(self._store.first_slot or frame.first, frame.last - slots + 1)
-            self._frame = self._store.read(first, frame.last)
+            self._frame = self._read(first, frame.last, first)
 
     def append(self, frame: Frame) -> None:
         """Store the slots of a frame, and hold them; those that were stored before are replaced.
@@ -82,16 +87,15 @@ class Window:
         if not frame.slots:
             return
         self._store.append(frame)
-        # Read back, as the store numbers columns, words and reasons for good.
-        new = self._store.read(frame.first, frame.last)
         old = self._frame
+        # Read back, as the store numbers words and reasons for good.
+        new = self._read(frame.first, frame.last, frame.first if old is None else min(old.first, frame.first))
         if old is None:
             self._frame = new
             return
         kept = old.cut(old.first, min(old.last, frame.first - 1))
         if frame.first > kept.last + 1:
-            gap = self._store.read(kept.last + 1, frame.first - 1)
-            kept = joined(kept, gap)
+            kept = joined(kept, self._read(kept.last + 1, frame.first - 1, kept.first))
         self._frame = joined(kept, new)
         # Cut now and then: each cut that is kept copies everything.
         if self._frame.slots > self._slots * 5 // 4 + 16:
@@ -111,19 +115,26 @@ class Window:
             return
         self._store.append(filled(self._store.read(late.first, late.last), late, alone))
         if self._frame is not None:
-            self._frame = self._store.read(self._frame.first, self._frame.last)
+            self._frame = self._read(self._frame.first, self._frame.last, self._frame.first)
+
+    def nodes(self, resource: ResourceId) -> tuple[str, ...] | None:
+        """The machines that told of a resource, as far as that is stored; None of one that is not known."""
+        presence = self._store.presence(resource)
+        return None if presence is None else presence.nodes
 
     def prune(self, before_slot: int) -> None:
-        """Forget slots before one, on disk.
+        """Forget slots before one, on disk, and what was over before that and before all that is held.
 
         Raises:
             StoreError: the store cannot be written.
         """
-        self._store.prune(before_slot)
+        frame = self._frame
+        held = None if frame is None else min(frame.first, frame.last - self._ages)
+        self._store.prune(before_slot, held)
 
 
 def joined(before: Frame, after: Frame) -> Frame:
-    """Two frames of one store as one; `after` begins where `before` ends, and knows all its columns."""
+    """Two frames of one store as one; `after` begins where `before` ends, and knows all that is not over."""
     slots = before.slots + after.slots
     planes = {
         name: _plane(before.planes.get(name), plane, (before.slots, after.slots))
@@ -137,34 +148,38 @@ def joined(before: Frame, after: Frame) -> Frame:
 
 
 def _plane(before: Plane | None, after: Plane, slots: tuple[int, int]) -> Plane:
-    width = len(after.series)
+    shape = slots[0], len(after.series)
+    old = _Old(before, after)
     increase = None
     if after.increase is not None:
-        old = None if before is None else before.increase
-        increase = np.concatenate([_padded(old, (slots[0], width), 0.0), after.increase])
-    values = None if before is None else before.values
-    status = None if before is None else before.status
+        increase = np.concatenate([old.part("increase", shape, 0.0), after.increase])
     return replace(
         after,
-        values=np.concatenate([_padded(values, (slots[0], width), np.nan), after.values]),
-        status=np.concatenate([_padded(status, (slots[0], width), 0, np.uint8), after.status]),
+        values=np.concatenate([old.part("values", shape, np.nan), after.values]),
+        status=np.concatenate([old.part("status", shape, 0), after.status]),
         increase=increase,
     )
 
 
-def _padded(
-    old: npt.NDArray[np.generic] | None,
-    shape: tuple[int, int],
-    fill: float,
-    kind: npt.DTypeLike = np.float64,
-) -> npt.NDArray[np.generic]:
-    """An array with columns added at its end, as series only ever come there."""
-    if old is not None and old.shape == shape:
-        return old
-    out = np.full(shape, fill, dtype=kind)
-    if old is not None:
-        out[:, : old.shape[1]] = old
-    return out
+class _Old:
+    """The columns of a plane in the order of a later one's."""
+
+    def __init__(self, before: Plane | None, after: Plane) -> None:
+        self._before, self._after = before, after
+        self._same = before is not None and before.series == after.series
+        places = {} if before is None or self._same else {name: at for at, name in enumerate(before.series)}
+        pairs = [(places[name], at) for at, name in enumerate(after.series) if name in places]
+        self._from, self._to = [pair[0] for pair in pairs], [pair[1] for pair in pairs]
+
+    def part(self, name: str, shape: tuple[int, int], fill: float) -> npt.NDArray[np.generic]:
+        """An array of the earlier plane; series that were not there are blank."""
+        old = None if self._before is None else getattr(self._before, name)
+        if self._same and old is not None:
+            return np.asarray(old)
+        out = np.full(shape, fill, dtype=getattr(self._after, name).dtype)
+        if old is not None:
+            out[:, self._to] = old[:, self._from]
+        return out
 
 
 def _copied(frame: Frame) -> Frame:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,7 @@ from support.scenes import policy, recording
 
 from stoploss.actions.registry import action_options
 from stoploss.engine.evaluation.evaluator import Evaluator
-from stoploss.engine.history.frame import Frame
+from stoploss.engine.history.frame import Frame, LabelChange, Presence
 from stoploss.engine.history.recorded import read_recorded
 from stoploss.rules.catalogue import catalogue
 from stoploss.rules.loader import load
@@ -109,6 +110,62 @@ def test_P_B4_a_reload_keeps_state_unless_the_condition_changed(
     # A condition that was dropped is forgotten: bringing it back begins anew.
     again = carried_over(after, [rule], frame)
     assert ("firing" in states(again)) is kept
+
+
+def test_what_is_forgotten_of_the_past_ends_no_episode(tmp_path: Path) -> None:
+    """A row that seems to begin later, as its beginning is not known any more, goes on; its id stays."""
+    rule = one_policy(tmp_path, policy(IDLE, **{"for": "5m"}))
+    frame = one_frame(tmp_path, [0] * 60)
+    before = Evaluator([rule], catalogue())
+    before.advance(frame.cut(frame.first, frame.first + 39))
+    since = {row.since for row in before.status()}
+
+    late = frame.first + 20
+    known = {r: Presence(late, (LabelChange(late, {}),)) for r in frame.resources}
+    frame = replace(frame, resources=known)
+    after = carried_over(before, [rule], frame.cut(late, frame.first + 39))
+
+    assert after.advance(frame.cut(frame.first + 40, frame.last)) == []
+    assert states(after) == {"firing"}
+    assert {row.since for row in after.status()} == since
+
+
+def test_a_new_tenant_takes_over_nothing_from_before_a_restart(tmp_path: Path) -> None:
+    """A job that is new on a GPU does not go on with the episode of the one before, which has ended."""
+    rule = one_policy(tmp_path, policy(IDLE, **{"for": "5m"}))
+    frame = one_frame(tmp_path, [0] * 60)
+    begin, change = frame.first, frame.first + 40
+
+    def owned(*changes: tuple[int, str]) -> Frame:
+        said = tuple(LabelChange(slot, {"job": job}) for slot, job in changes)
+        return replace(frame, resources={r: Presence(begin, said) for r in frame.resources})
+
+    before = Evaluator([rule], catalogue())
+    before.advance(owned((begin, "a")).cut(begin, change - 1))
+    assert states(before) == {"firing"}
+
+    both = owned((begin, "a"), (change, "b"))
+    after = carried_over(before, [rule], both.cut(begin, change - 1))
+    episodes = after.advance(both.cut(change, change))
+
+    assert {episode.event for episode in episodes} == {"left"}
+    assert "firing" not in states(after)
+
+
+def test_rows_that_are_over_are_not_carried(tmp_path: Path) -> None:
+    """What ended before the newest slot takes no place in what is carried on."""
+    rule = one_policy(tmp_path, policy(IDLE))
+    frame = one_frame(tmp_path, [0] * 40)
+    gone = {
+        r: replace(presence, absences=((frame.first + 10, None),))
+        for r, presence in frame.resources.items()
+        if r.id == "b"
+    }
+    evaluator = Evaluator([rule], catalogue())
+    evaluator.advance(replace(frame, resources={**frame.resources, **gone}))
+
+    (rows,) = evaluator.carry()["policies"].values()
+    assert [row[:2] for row in rows] == [["gpu", "a"]]
 
 
 def test_state_of_another_version_or_resolution_is_refused(tmp_path: Path) -> None:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+import time
 from datetime import timedelta
 from itertools import pairwise
 from pathlib import Path
 
 import pytest
-from support.toys import CHAIN, Fleet, kinds, verdicts
+from support.toys import BEGIN, CHAIN, MINUTE, Fleet, kinds, verdicts
 
 from stoploss.engine.ledger import Ledger
 from stoploss.engine.people import People
@@ -38,6 +42,39 @@ def test_an_idle_job_is_told_of_then_saved_then_ended(fleet: Fleet) -> None:
     assert kinds(fleet.lines("told"))[0] == "firing owner"
     assert sum(line.startswith("firing") for line in fleet.lines("told")) == 1
     assert ledger(fleet).verify() == ()
+
+
+def test_a_word_before_the_first_start_hinders_nothing(fleet: Fleet) -> None:
+    """A state that another program began, to keep one of the jobs, has room for all that comes after."""
+    said = ["keep", "a", "--for", "4h", "--reason", "it is needed", "--state", fleet.url]
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2] / "src")}
+    subprocess.run([sys.executable, "-m", "stoploss", *said], check=True, env=environment)
+    fleet.minutes = round((time.time() - BEGIN) / MINUTE)
+    fleet.run(fleet.cycle(), 20)
+
+    assert sum(line.startswith("firing") for line in fleet.lines("told")) == 1
+    assert fleet.running() == ["a"]
+
+
+@pytest.mark.parametrize("restarted", [False, True])
+def test_what_a_fresh_look_came_to_is_written_once(tmp_path: Path, restarted: bool) -> None:
+    """A step that is stopped by what it sees right before is told of once, by whoever comes next too."""
+    fleet = Fleet(tmp_path)
+    fleet.start("a")
+    text = CHAIN.replace("policies:", "protect: ['label.keep == \"true\"']\npolicies:")
+    cycle = fleet.cycle(text)
+    for _ in range(20):
+        fleet.minutes += 1
+        fleet.look()
+        result = cycle.plan()
+        if any(d.action == "terminate" and d.due and d.due <= result.at for d in result.decisions):
+            fleet.labels["a"] = {"keep": "true"}
+        cycle.step()
+        cycle = fleet.cycle(text) if restarted else cycle
+    lines = ledger(fleet).entries(kinds=("decision",))
+
+    assert fleet.running() == ["a"]
+    assert [line.verdict for line in lines if line.action == "terminate"] == ["held", "would", "blocked"]
 
 
 def test_the_plan_is_what_is_then_carried_out(fleet: Fleet) -> None:

@@ -188,7 +188,7 @@ def test_restarted_collector_does_not_make_a_resource_young() -> None:
 
 
 def test_prune_forgets_old_slots_and_keeps_labels(store: SampleStore) -> None:
-    """Old slots go; the labels that still hold, and the first sight, stay."""
+    """Old slots go; the labels that still hold, since when they do, and the first sight, stay."""
     whole = frame(10, 6)
     store.append(whole)
     store.prune(13)
@@ -200,7 +200,8 @@ def test_prune_forgets_old_slots_and_keeps_labels(store: SampleStore) -> None:
     store.prune(100)
     assert (store.first_slot, store.last_slot) == (None, None)
     assert store.read(15, 15).resources[GPU].changes == (
-        LabelChange(10, whole.resources[GPU].changes[1].labels),
+        LabelChange(10, {"user": UNREADABLE}),
+        LabelChange(15, whole.resources[GPU].changes[1].labels),
     )
 
 

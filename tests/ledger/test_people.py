@@ -8,10 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from stoploss.engine import people as people_module
 from stoploss.engine.ledger import Ledger
 from stoploss.engine.model import ResourceId
 from stoploss.engine.people import People, pause_file
-from stoploss.engine.people_schema import DecisionError, Wanted
+from stoploss.engine.people_schema import DecisionError, Wanted, request_of
 
 NOW = datetime(2026, 12, 1, 14, tzinfo=UTC)
 DAY = timedelta(hours=24)
@@ -61,6 +62,24 @@ def test_an_approval_is_for_exactly_what_was_asked(people: People) -> None:
     ):
         assert people.ask(dataclasses.replace(STEP, **change), now=NOW).state(NOW) == "waiting"
     assert people.ask(STEP, now=NOW).state(NOW) == "approved"
+
+
+def test_requests_are_read_by_episode(people: People, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of requests of many years only those about some episodes are read, however many episodes these are."""
+    for number in range(30):
+        people.ask(dataclasses.replace(STEP, episode=f"f-{number}"), now=NOW + timedelta(minutes=number))
+    made: list[str] = []
+    monkeypatch.setattr(people_module, "PART", 7)
+    monkeypatch.setattr(
+        people_module, "request_of", lambda row: made.append(row["episode"]) or request_of(row)
+    )
+    wanted = [f"f-{number}" for number in range(0, 40, 2)]
+    found = people.requests(episodes=wanted)
+
+    assert [request.wanted.episode for request in found] == [f"f-{at}" for at in range(28, -1, -2)]
+    assert sorted(made) == sorted(request.wanted.episode for request in found)
+    assert people.requests(episodes=[]) == ()
+    assert [item for item in people.requests() if item.wanted.episode in wanted] == list(found)
 
 
 def test_a_rejected_step_is_not_asked_again_in_its_episode(people: People, ledger: Ledger) -> None:
@@ -214,3 +233,16 @@ def test_a_file_pauses_as_well(people: People, ledger: Ledger) -> None:
     assert str(pause_file(ledger.file)) in paused.reason
     pause_file(ledger.file).unlink()
     assert people.paused() is None
+
+
+def test_a_place_that_cannot_be_looked_into_pauses(people: People, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where the file may be and nobody can see it nothing is carried out."""
+
+    def denied(path: Path) -> bool:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(Path, "exists", denied)
+    paused = people.paused()
+
+    assert paused is not None
+    assert "cannot be told (Permission denied)" in paused.reason

@@ -72,8 +72,8 @@ def explain_deed(name: str, where: Where, format_: str, *, resource: bool = Fals
         now = clock.now()
         waiting = tuple(
             request
-            for request in People(opened).requests()
-            if request.wanted.episode == line.episode and request.state(now) == "waiting"
+            for request in People(opened).requests(episodes=[line.episode or ""])
+            if request.state(now) == "waiting"
         )
     view = View(history, _hand(history, loaded, files), place.zone, waiting, where.options)
     if format_ == "json":

@@ -90,6 +90,10 @@ class Answers:
             if points:
                 found[name] = points
         cost = self._once("accrual", lambda: self._costs_of_jobs(frame)).get(job)
+        if not cost and (rows := [days for key, days in self._service.past.days.items() if key.job == job]):
+            # Of a job that is not held any more the sum is known.
+            spent = sum(day.money for days in rows for day in days)
+            cost = [(frame.time_of(slot), spent) for slot in range(frame.first, frame.last + 1)]
         if cost:
             found["cost"] = cost
         return found
@@ -135,7 +139,7 @@ class Answers:
         accrual = accrue(frame, Prices(frame, book, catalogue()), policies.fixed_costs, self._service.past)
         money: dict[str, Any] = {}
         for stream in accrual.streams:
-            if stream.key.job is not None:
+            if stream.key.job in accrual.there:
                 total = np.cumsum(stream.money) + stream.before_money
                 money[stream.key.job] = money.get(stream.key.job, 0.0) + total
         times = [frame.time_of(frame.first + at) for at in range(frame.slots)]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -50,28 +50,35 @@ class Needs:
     Attributes:
         main: the resolution of the settings, in seconds.
         back: resolution -> seconds that must be held.
+        ages: resolution -> seconds for which it must be known who was there.
     """
 
     main: float
     back: Mapping[float, float]
+    ages: Mapping[float, float] = field(default_factory=dict)
+
+    def slots(self, resolution: float) -> tuple[int, int]:
+        """Slots of a resolution that must be held, and for which it must be known who was there."""
+        return -int(-self.back[resolution] // resolution), -int(-self.ages.get(resolution, 0.0) // resolution)
 
     @classmethod
     def of(cls, policies: PolicySet) -> Needs:
         """Those of the longest windows at each resolution."""
         from stoploss.engine.evaluation.compile import longest_window
 
-        back = {policies.settings.resolution: SLACK}
+        back, ages = {policies.settings.resolution: SLACK}, dict[float, float]()
         for policy in policies.policies:
             longest = longest_window(policy.when) if policy.when else 0.0
             back[policy.resolution] = max(back.get(policy.resolution, SLACK), longest + SLACK)
-        return cls(policies.settings.resolution, back)
+            ages[policy.resolution] = max(ages.get(policy.resolution, 0.0), policy.min_age + SLACK)
+        return cls(policies.settings.resolution, back, ages)
 
 
 class History:
     """Looks and slots of one state. All methods may be called from any thread."""
 
     def __init__(
-        self, url: str, needs: Needs, every: Mapping[str, float], ticked: float | None = None
+        self, url: str, needs: Needs, every: Mapping[str, float], sealed: Mapping[float, int] | None = None
     ) -> None:
         """Take up what was seen before.
 
@@ -79,7 +86,7 @@ class History:
             url: of the state.
             needs: how far back is looked.
             every: collector -> seconds between two looks.
-            ticked: when slots were sealed last, in seconds since the epoch; None where nobody knows.
+            sealed: resolution -> the newest slot that was sealed; None where nobody knows.
 
         Raises:
             StoreError: the state cannot be used.
@@ -92,10 +99,10 @@ class History:
         self._gone: dict[float, dict[ResourceId, tuple[float, tuple[str, ...]]]] = {}
         self._waiting = 0
         self._unsaved: list[Kept] = []
-        self._ticked = ticked
+        self._known_sealed = dict(sealed or {})
         self._main = needs.main
-        for resolution, back in needs.back.items():
-            self._open(resolution, back)
+        for resolution in needs.back:
+            self._open(resolution, needs)
         self._looks, self._received = LookStore(url), LookStore(url, durable=True)
         self._arrivals = arrivals.load(url)
         self._buffer = SampleBuffer(catalogue(), self._every)
@@ -105,17 +112,17 @@ class History:
             if not kept.node or floor is None or kept.at >= floor:
                 self._put(kept)
 
-    def _open(self, resolution: float, back: float) -> None:
+    def _open(self, resolution: float, needs: Needs) -> None:
         store = SampleStore(place_of(self._url, resolution, self._main), resolution)
-        slots = -int(-back // resolution)
+        slots, ages = needs.slots(resolution)
         self._stores[resolution] = store
-        self._windows[resolution] = Window(store, slots, round(DAY / resolution))
+        self._windows[resolution] = Window(store, slots, round(DAY / resolution), ages)
         last = self._windows[resolution].last
         if last is not None:
             # One that was open when it was written is made again; what a sealed one gained since the look
             # before it may not be known any more.
-            sealed = self._ticked is not None and sealed_slot(self._ticked - SEAL, resolution) >= last
-            self._sealed[resolution] = last if sealed else last - 1
+            known = self._known_sealed.get(resolution)
+            self._sealed[resolution] = last if known is not None and known >= last else last - 1
 
     def adjust(self, needs: Needs, every: Mapping[str, float]) -> None:
         """Take over what another policy set needs; what was seen stays.
@@ -136,11 +143,11 @@ class History:
                 self._stores.pop(resolution).close()
                 del self._windows[resolution]
                 self._sealed.pop(resolution, None)
-            for resolution, back in needs.back.items():
+            for resolution in needs.back:
                 if resolution in self._windows:
-                    self._windows[resolution].hold(-int(-back // resolution))
+                    self._windows[resolution].hold(*needs.slots(resolution))
                 else:
-                    self._open(resolution, back)
+                    self._open(resolution, needs)
 
     def take(self, looks: Iterable[Kept]) -> None:
         """Keep looks, on disk first.

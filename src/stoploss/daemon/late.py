@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 
-from stoploss.engine.history.frame import Frame, sealed_slot, slot_of
+from stoploss.engine.history.frame import sealed_slot, slot_of
 from stoploss.engine.history.looks import Kept
 from stoploss.engine.history.samples import SampleBuffer
 from stoploss.engine.history.window import Window
@@ -58,10 +58,9 @@ def fill(
             low, high = max(first[resolution], frame.first), min(frame.last, last)
             if frame.slots and low <= high:
                 window = windows[resolution]
-                window.fill(frame.cut(low, high), partial(_alone, window.frame, node))
+                window.fill(frame.cut(low, high), partial(_alone, window, node))
         first = {resolution: sealed_slot(begin, resolution) + 1 for resolution in most}
 
 
-def _alone(known: Frame | None, node: str, resource: ResourceId) -> bool:
-    presence = known.resources.get(resource) if known is not None else None
-    return presence is None or presence.nodes == (node,)
+def _alone(window: Window, node: str, resource: ResourceId) -> bool:
+    return window.nodes(resource) in (None, (node,))

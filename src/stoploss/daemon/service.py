@@ -18,7 +18,7 @@ from stoploss.daemon.history import History, Needs, kept_of
 from stoploss.daemon.live import live_of
 from stoploss.daemon.nodes import Nodes
 from stoploss.daemon.trouble import Trouble
-from stoploss.engine.costs.past import Past
+from stoploss.engine.costs.past import RETENTION, Past
 from stoploss.engine.history.looks import Kept
 from stoploss.engine.history.store_errors import StoreError, file_of, parsed
 from stoploss.engine.ledger import Ledger
@@ -41,8 +41,6 @@ CARRY_EVERY = timedelta(minutes=30)
 
 When the service was started, stopped or reloaded has no part in it, and changes nothing that comes out.
 """
-RETENTION = timedelta(days=30)
-"""How long slots are kept where the policies do not say."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +88,8 @@ class Service:
         self._live_of = live
         self.policies, self.live = policies, live(policies)
         self.ledger = Ledger(url, environ=environ)
-        self.history = History(url, Needs.of(policies), self.live.every, self._ticked_last())
+        self.vitals.sealed = self._sealed_before()
+        self.history = History(url, Needs.of(policies), self.live.every, self.vitals.sealed)
         self.nodes = Nodes(self.history)
         self.outlet: Callable[[Sequence[Kept]], None] | None = None
         self._carry = self._carried()
@@ -100,13 +99,16 @@ class Service:
         self._reconciled = False
         self._rounds: deque[Round] = deque(maxlen=100)
 
-    def _ticked_last(self) -> float | None:
-        """When the service before this one ticked last, in seconds since the epoch."""
+    def _sealed_before(self) -> dict[float, int]:
+        """Resolution -> the newest slot that the service before this one sealed, where that is known.
+
+        The time of its last tick does not say it: the clock may have been put back before that.
+        """
         try:
             before = load_vitals(self.url)
         except StoreError:
-            return None
-        return None if before is None or before.last_tick is None else before.last_tick.timestamp()
+            return {}
+        return {} if before is None else before.sealed
 
     def _carried(self) -> Carry | None:
         """What was carried on; where that is damaged, what the stored slots come to."""
@@ -216,7 +218,7 @@ class Service:
                 if not self._held():
                     raise StoreError("the right to write to the state was lost; nothing is decided")
                 self._reconcile()
-                self.history.seal(self._clocks.now().timestamp())
+                self.vitals.sealed = self.history.seal(self._clocks.now().timestamp())
                 self._say("clock", self._ahead())
                 cycled = self.cycle.step()
                 self._latest = cycled
@@ -262,7 +264,7 @@ class Service:
         self._carry = carry
         # What is settled is not evaluated again, so that what came late may take its place.
         self.history.fill(carry.slots)
-        seconds = self.policies.settings.retention or RETENTION.total_seconds()
+        seconds = self.policies.settings.retention or RETENTION
         self.history.prune(self._clocks.now().timestamp() - seconds)
         self._empty_trash()
 

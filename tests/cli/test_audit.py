@@ -233,6 +233,7 @@ def test_a_live_look_cannot_fill_a_window_and_says_what_to_do(scene: Scene) -> N
     assert any("--watch 30m" in note for note in then["notes"])
 
 
+@pytest.mark.slow
 def test_watch_looks_until_the_window_is_full(scene: Scene) -> None:
     """A watch of three seconds at one-second slots fills a window of two."""
     text = (

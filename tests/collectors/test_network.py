@@ -356,6 +356,7 @@ def lossy() -> Iterator[tuple[str, str]]:
             subprocess.run(["ip", "netns", "delete", name], capture_output=True, check=False)
 
 
+@pytest.mark.slow
 @pytest.mark.real
 def test_packet_loss_between_two_hosts_is_found(lossy: tuple[str, str], tmp_path: Path) -> None:
     """Losses on a real link raise retransmits and the round-trip time, and a packet-loss policy fires."""

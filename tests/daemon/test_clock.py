@@ -50,6 +50,29 @@ def test_put_forward_changes_nothing_for_restarts(tmp_path: Path) -> None:
     broken.kill()
 
 
+def test_put_back_what_was_settled_stays_so_after_a_restart(tmp_path: Path) -> None:
+    """Put back by 37 minutes: what is seen meanwhile changes no slot that was settled before."""
+    one = life(Fleet(tmp_path), 22, datetime(2027, 3, 24, 3, tzinfo=UTC))
+    one.leaps = {20: -2220.0}
+
+    def steps() -> list[float]:
+        assert one.service is not None
+        plane = one.service.history.store(months.STEP).read(last, last).planes["train.step"]
+        return [value for value in plane.values[0].tolist() if value == value]
+
+    for _ in range(19):
+        one.pass_()
+    assert one.service is not None
+    last = one.service.history.store(months.STEP).last_slot or 0
+    before = steps()
+    for _ in range(5):
+        one.pass_(one.kill)
+
+    assert before
+    assert steps() == before
+    one.kill()
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("disturbed", [False, True], ids=["alone", "with-restarts"])
 def test_put_back_decides_nothing_until_it_has_caught_up(tmp_path: Path, disturbed: bool) -> None:

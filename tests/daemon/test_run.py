@@ -1,26 +1,18 @@
-"""The real command, as a process of its own: reloaded, killed, taken over, and asked to end."""
+"""The real command, as a process of its own: reloaded, taken over, and asked to end."""
 
 from __future__ import annotations
 
-import json
-import os
 import signal
 import socket
-import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from support.daemons import Daemon
 from support.receivers import Hook, hook
 
 from stoploss.cli.main import run as command
-from stoploss.engine.ledger import Ledger
-
-SOURCES = str(Path(__file__).parents[2] / "src")
-
-LISTEN = "127.0.0.1:0"
 
 POLICIES = """
 version: 1
@@ -34,40 +26,6 @@ policies:
     when: ['max(host.cpu.utilization, 2s) >= 0%']
     then: [{{alert: {{to: people}}}}]
 """
-
-
-class Daemon:
-    """`stoploss run` over a folder."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder, self.log = folder, folder / "log"
-        with self.log.open("a") as errors:
-            self.child = subprocess.Popen(
-                [sys.executable, "-m", "stoploss", "run", str(folder / "policies.yaml"), "--listen", LISTEN],
-                stderr=errors,
-                cwd=folder,
-                env={**os.environ, "PYTHONPATH": SOURCES},
-            )
-
-    def texts(self) -> list[str]:
-        """What it has logged."""
-        return [json.loads(line)["text"] for line in self.log.read_text().splitlines() if line[:1] == "{"]
-
-    def until(self, met: Callable[[], object], seconds: float = 20.0) -> None:
-        """Wait until something is so."""
-        limit = time.monotonic() + seconds
-        while not met():
-            assert time.monotonic() < limit, self.log.read_text()
-            time.sleep(0.05)
-
-    def logged(self, text: str) -> None:
-        """Wait for a line."""
-        self.until(lambda: any(text in line for line in self.texts()))
-
-    def kill(self, number: signal.Signals = signal.SIGKILL) -> int:
-        """Send a signal, and wait for the end."""
-        self.child.send_signal(number)
-        return self.child.wait(20)
 
 
 @pytest.fixture
@@ -146,22 +104,3 @@ def test_a_second_one_waits_and_takes_over(receiver: Hook, start: Callable[[], D
     time.sleep(3)
 
     assert firing(receiver) == 1
-
-
-@pytest.mark.slow
-def test_killed_again_and_again(folder: Path, receiver: Hook, start: Callable[[], Daemon]) -> None:
-    """Killed 40 times at any moment: the state stays whole, and one finding is told of, once."""
-    for number in range(40):
-        daemon = start()
-        time.sleep(0.7 + (number * 37 % 100) / 40)
-        daemon.kill()
-    daemon = start()
-    daemon.logged("running:")
-    time.sleep(4)
-    daemon.kill(signal.SIGTERM)
-    ledger = Ledger(f"sqlite:///{folder}/state.db", read_only=True, environ={})
-    episodes = {entry.episode for entry in ledger.entries(kinds=("intent",))}
-
-    assert ledger.verify() == ()
-    assert len(episodes) == 1
-    assert firing(receiver) <= 2

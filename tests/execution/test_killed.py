@@ -125,6 +125,7 @@ def faults(fleet: Fleet, crashes: int) -> list[str]:
     return found
 
 
+@pytest.mark.slow
 def test_killed_in_the_middle_the_work_is_taken_up(tmp_path: Path) -> None:
     """Killed at a place of the snapshot, of the end and of the alert: nothing twice, nothing unsaved."""
     (tmp_path / "whole").mkdir()

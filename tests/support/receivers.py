@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import socketserver
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -14,11 +15,12 @@ from typing import Any
 
 @dataclass
 class Request:
-    """What was posted."""
+    """What was posted, and when it had come as a whole, in seconds since the epoch."""
 
     path: str
     headers: dict[str, str]
     body: bytes
+    at: float = 0.0
 
     @property
     def json(self) -> Any:
@@ -28,12 +30,13 @@ class Request:
 
 @dataclass
 class Hook:
-    """An HTTP server: answers each request with `status` and keeps it."""
+    """An HTTP server: answers each request with `status`, after so many seconds, and keeps it."""
 
     port: int
     requests: list[Request] = field(default_factory=list)
     status: int = 200
     location: str = ""
+    seconds: float = 0.0
 
     def url(self, path: str = "/hook", scheme: str = "http") -> str:
         """An address on it."""
@@ -47,7 +50,10 @@ def hook() -> Iterator[Hook]:
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
             body = self.rfile.read(int(self.headers["Content-Length"]))
-            state.requests.append(Request(self.path, {k.lower(): v for k, v in self.headers.items()}, body))
+            headers = {k.lower(): v for k, v in self.headers.items()}
+            if len(body) == int(headers["content-length"]):
+                state.requests.append(Request(self.path, headers, body, time.time()))
+            time.sleep(state.seconds)
             self.send_response(state.status)
             if state.location:
                 self.send_header("Location", state.location)

@@ -56,6 +56,7 @@ def answering(code: str, *marks: str, status: int = 400) -> Callable[[str, bytes
     return fault
 
 
+@pytest.mark.slow
 def test_P_A2_a_throttled_back_end_is_unknown_and_not_idle(cloud: Cloud, scene: Scene) -> None:
     """Of 200 idle instances 50 cannot be measured: they are unknown, the others found, the run degraded."""
     names = cloud.instances(200, InstanceType="t3.micro")

@@ -52,6 +52,16 @@ class Waiting:
     limit: float = 600.0
     every: float = 1.0
 
+    def hurry(self) -> Callable[[], None]:
+        """What raises TimeoutError when it is called after the limit, which begins now."""
+        end = self.monotonic() + self.limit
+
+        def look() -> None:
+            if self.monotonic() > end:
+                raise TimeoutError(f"it took longer than {self.limit:g} s")
+
+        return look
+
     def until_over(self, look: Callable[[], Snapshot]) -> Snapshot:
         """Look until it is no longer pending; what is pending at the limit has failed."""
         end = self.monotonic() + self.limit

@@ -108,12 +108,7 @@ def take(means: Means, copy: Copy, demand: Demand, waiting: Waiting) -> Snapshot
 
     A checkpoint that holds a symbolic link is not copied: what the link leads to may lie anywhere.
     """
-    end = waiting.monotonic() + waiting.limit
-
-    def hurry() -> None:
-        if waiting.monotonic() > end:
-            raise TimeoutError(f"it took longer than {waiting.limit:g} s")
-
+    hurry = waiting.hurry()
     try:
         place, source = folder_of(means, copy.target), look(copy.source)
         found = _manifest(place)

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from support.months import said
+from support.toys import Reply
 
 from stoploss.actions.registry import action_options
 from stoploss.collectors.registry import option_models
@@ -62,15 +63,6 @@ policies:
     then: [{alert: {to: people}}]
 notify: {people: "https://people.example.org"}
 """
-
-
-@dataclass(frozen=True)
-class Sent:
-    """A message that arrived."""
-
-    delivered: bool = True
-    retry: bool = True
-    words: str = "delivered"
 
 
 @dataclass
@@ -127,10 +119,10 @@ class Life:
         assert read.policies is not None, read.diagnostics
         return read.policies
 
-    def deliver(self, receiver: str, notice: Any) -> Sent:
+    def deliver(self, receiver: str, notice: Any) -> Reply:
         """A message arrives."""
         self.told.append(f"{notice.event} {receiver} {notice.key} {notice.title}")
-        return Sent()
+        return Reply()
 
     def start(self) -> Service:
         """A service that takes up the work."""

@@ -1,5 +1,6 @@
 # make audit    one dry pass over this machine and over the example fleet
 # make test     the quick tests        make test-all  all of them
+# make test-long   a daemon killed 200 times under load, and 30 days of its life: half an hour
 # make lint     ruff and mypy          make bench     the benchmarks
 # make docs     rewrite generated pages
 # make clean    remove what was built
@@ -14,7 +15,7 @@ define answered
 $(1) || { status=$$?; case $$status in 1|4) ;; *) exit $$status;; esac; }
 endef
 
-.PHONY: audit test test-all lint bench docs clean
+.PHONY: audit test test-all test-long lint bench docs clean
 .DEFAULT_GOAL := audit
 
 audit: $(VENV)/.installed
@@ -28,6 +29,9 @@ test: $(VENV)/.installed-dev
 
 test-all: $(VENV)/.installed-dev
 	$(BIN)/pytest -n 2
+
+test-long: $(VENV)/.installed-dev
+	STOPLOSS_KILLS=200 STOPLOSS_DAYS=30 $(BIN)/pytest -m slow tests/daemon/test_killed_under_load.py tests/daemon/test_days.py
 
 lint: $(VENV)/.installed-dev
 	$(BIN)/ruff check .

@@ -25,7 +25,7 @@ from support.toys import Fleet
 from stoploss.daemon import service
 
 DAYS = int(os.environ.get("STOPLOSS_DAYS", "12"))
-"""The long run has 30."""
+"""The long run (`make test-long`) has 30."""
 EACH = round(86_400 / months.STEP)
 
 

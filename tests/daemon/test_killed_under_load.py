@@ -26,7 +26,7 @@ from stoploss.engine.ledger_schema import Entry
 from stoploss.engine.people import People
 
 KILLS = int(os.environ.get("STOPLOSS_KILLS", "25"))
-"""The long run has 200."""
+"""The long run (`make test-long`) has 200."""
 BEFORE, CALM = 8, 6
 """Jobs that idle before the first kill, and kills in the end before which no more come."""
 MOMENTS = ("told", "start", "act", "stop", "tick", "any")

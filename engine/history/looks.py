@@ -108,13 +108,19 @@ class LookStore:
                     also(connection)
 
     def read(
-        self, since: float = -math.inf, until: float = math.inf, *, node: str | None = None
+        self,
+        since: float = -math.inf,
+        until: float = math.inf,
+        *,
+        node: str | None = None,
+        nodes_since: float | None = None,
     ) -> Iterator[Kept]:
         """The looks from one instant to another, in the order in which they came.
 
         Args:
             since, until: seconds since the epoch; the looks at `until` are not among them.
             node: whose looks; None for all.
+            nodes_since: leave out what nodes saw before this instant; nothing of this machine's own.
 
         Raises:
             StoreError: they cannot be read, or one is damaged.
@@ -122,6 +128,8 @@ class LookStore:
         query = select(LOOKS).where(LOOKS.c.at >= since, LOOKS.c.at < until).order_by(LOOKS.c.seq)
         if node is not None:
             query = query.where(LOOKS.c.node == node)
+        if nodes_since is not None:
+            query = query.where((LOOKS.c.node == "") | (LOOKS.c.at >= nodes_since))
         with told(self._url), self._engine.begin() as connection:
             for row in connection.execute(query.execution_options(yield_per=500)):
                 try:

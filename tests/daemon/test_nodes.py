@@ -24,7 +24,7 @@ from stoploss.daemon.history import LATEST, History, Needs
 from stoploss.daemon.nodes import Nodes
 from stoploss.engine.audit import Audit, audit
 from stoploss.engine.history.frame import LOOKED, Frame
-from stoploss.engine.history.looks import Kept, plain
+from stoploss.engine.history.looks import Kept, LookStore, plain
 from stoploss.engine.history.samples import SampleBuffer
 from stoploss.engine.history.store import open_store
 from stoploss.engine.model import UNREADABLE, Bad, Look, Reading, ResourceId, Sample
@@ -538,3 +538,17 @@ def test_what_was_found_without_it_stays(tmp_path: Path) -> None:
     history.fill(sealed)
 
     assert (before, known()) == (1, 9)
+
+
+def test_a_start_reads_no_look_of_a_node_that_no_open_slot_needs(tmp_path: Path) -> None:
+    """What a node saw before an instant is left out as it lies there; what this machine saw is not."""
+    store = LookStore(f"sqlite:///{tmp_path}/state.db")
+    looks = [Kept("gpu", at, Look(()), None, node) for at in (100.0, 200.0) for node in ("", "n1", "n2")]
+    store.append(looks)
+
+    found = [(kept.node, kept.at) for kept in store.read(nodes_since=150.0)]
+    of_one = [(kept.node, kept.at) for kept in store.read(node="n1", nodes_since=150.0)]
+    store.close()
+
+    assert found == [("", 100.0), ("", 200.0), ("n1", 200.0), ("n2", 200.0)]
+    assert of_one == [("n1", 200.0)]

@@ -106,11 +106,9 @@ class History:
         self._looks, self._received = LookStore(url), LookStore(url, durable=True)
         self._arrivals = arrivals.load(url)
         self._buffer = SampleBuffer(catalogue(), self._every)
-        floor = self._floor()
-        for kept in self._looks.read():
-            # Of a node more is held than open slots need: what is late is made of it.
-            if not kept.node or floor is None or kept.at >= floor:
-                self._put(kept)
+        # Of a node more is held than open slots need: what is late is made of it, and may be days.
+        for kept in self._looks.read(nodes_since=self._floor()):
+            self._put(kept)
 
     def _open(self, resolution: float, needs: Needs) -> None:
         store = SampleStore(place_of(self._url, resolution, self._main), resolution)

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from stoploss.engine.history.frame import LabelChange, Presence
 from stoploss.engine.history.nodes import together
-from stoploss.engine.history.presences import ADOPTED
+from stoploss.engine.history.presences import adopted
 from stoploss.engine.model import UNREADABLE, LabelValue, ResourceId
 from stoploss.rules.catalogue import KINDS, path
 
@@ -20,7 +20,8 @@ def with_implied(resources: Mapping[ResourceId, Presence]) -> dict[ResourceId, P
 
     A job that no log was read of still exists when a GPU says that it works for it; it is there
     from the first such word on, and gone while nothing that is there says so. It takes team, user, env,
-    class, stage and experiment from those that name it, as far as its own readings say nothing of them.
+    class, stage and experiment from those that name it, as far as its own readings say nothing of them: where
+    they say different things, what was said newly last; what is only said again is no news.
     """
     for source, found in _NEWEST:
         if source is resources:
@@ -50,10 +51,9 @@ def _reckoned(resources: Mapping[ResourceId, Presence]) -> dict[ResourceId, Pres
                     named = ResourceId(kind, value)
                     told = resources[resource].nodes
                     nodes[named] = together(nodes.get(named, told), told)
-                    slot = said.setdefault(named, {}).setdefault(change.slot, {})
-                    for name in ADOPTED if kind == "job" else ():
-                        if change.labels.get(name) is not None:
-                            slot.setdefault(name, change.labels[name])
+                    said.setdefault(named, {}).setdefault(change.slot, {})
+        for slot, job, name, value in adopted(resources[resource]) if "job" in owners else ():
+            said[ResourceId("job", job)][slot].setdefault(name, value)
     merged = dict(resources)
     for named, mentions in said.items():
         own = resources.get(named)

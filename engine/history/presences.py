@@ -153,35 +153,53 @@ def shortened(
     kept = {name: presence for name, presence in less.items() if name not in gone} if gone else less
     cut = [name for name, presence in resources.items() if name in gone or kept[name] is not presence]
     return (
-        {**kept, **{name: resources[name] for name in _alone_saying(resources, kept, cut)}} if cut else kept
+        {**kept, **{name: resources[name] for name in _alone_saying(resources, kept, cut, before)}}
+        if cut
+        else kept
     )
 
 
 def _alone_saying(
-    seen: Mapping[ResourceId, Presence], kept: Mapping[ResourceId, Presence], cut: Iterable[ResourceId]
+    seen: Mapping[ResourceId, Presence],
+    kept: Mapping[ResourceId, Presence],
+    cut: Iterable[ResourceId],
+    before: int,
 ) -> set[ResourceId]:
-    """Those that were cut of which a job takes a label that it would not take of what is kept."""
+    """Those that were cut, but said last, up to slot `before`, which label a job that is kept has.
+
+    What was said later is kept; of what is gone it is not.
+    """
     jobs = {name.id for name in kept if name.kind == "job"}
     for presence in kept.values():
         jobs |= {job for change in presence.changes if isinstance(job := change.labels.get("job"), str)}
-    said: dict[tuple[str, str], tuple[int, LabelValue]] = {}
-    for presence in kept.values():
-        for slot, job, name, value in _adopted(presence, jobs):
-            if slot >= said.get((job, name), (slot, None))[0]:
-                said[job, name] = slot, value
-    return {
-        resource
-        for resource in cut
-        for slot, job, name, value in _adopted(seen[resource], jobs)
-        if (job, name) not in said or (slot >= said[job, name][0] and value != said[job, name][1])
-    }
+    found = set[ResourceId]()
+    said: dict[tuple[str, str], tuple[int, ResourceId]] = {}
+    for resource in sorted(seen):
+        for slot, job, name, _ in adopted(seen[resource]):
+            if job not in jobs:
+                continue
+            if slot > before:
+                found |= set() if resource in kept else {resource}
+            elif slot > said.get((job, name), (-1, resource))[0]:
+                # Of those who say something in one slot the first is heard.
+                said[job, name] = slot, resource
+    last: dict[ResourceId, set[tuple[int, str, str]]] = {}
+    for (job, name), (slot, resource) in said.items():
+        last.setdefault(resource, set()).add((slot, job, name))
+    for resource in last.keys() & set(cut):
+        left = {told[:3] for told in adopted(kept[resource])} if resource in kept else set()
+        found |= set() if last[resource] <= left else {resource}
+    return found
 
 
-def _adopted(presence: Presence, jobs: set[str]) -> Iterator[tuple[int, str, str, LabelValue]]:
-    """What a resource says of some jobs: slot, job, label and value."""
+def adopted(presence: Presence) -> Iterator[tuple[int, str, str, LabelValue]]:
+    """What a resource says of jobs, where that is new: slot, job, label and value."""
+    last: Mapping[str, LabelValue] = {}
     for change in presence.changes:
         job = change.labels.get("job")
-        if isinstance(job, str) and job in jobs:
+        if isinstance(job, str) and job:
             for name in ADOPTED:
-                if (value := change.labels.get(name)) is not None:
+                value = change.labels.get(name)
+                if value is not None and (last.get("job"), last.get(name)) != (job, value):
                     yield change.slot, job, name, value
+        last = change.labels

@@ -6,11 +6,12 @@ import random
 import sqlite3
 import tempfile
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from sqlalchemy import func, select
 
@@ -240,8 +241,19 @@ def world_of(resources: dict[ResourceId, Presence]) -> World:
     return world
 
 
-@settings(max_examples=100, deadline=None)
+def said(*labels: str) -> Presence:
+    """What a GPU said in slots from 0 on: job and team by a letter, `-` for none, `?` for unreadable."""
+    names: dict[str, LabelValue] = {"-": None, "?": UNREADABLE}
+    pairs = [{"job": names.get(word[0], word[0]), "team": names.get(word[1], word[1])} for word in labels]
+    return Presence(0, tuple(LabelChange(slot, pair) for slot, pair in enumerate(pairs)))
+
+
+@settings(max_examples=200, deadline=None)
 @given(st.lists(presences(), min_size=1, max_size=4), st.integers(0, 30))
+@example([said("a-", "aa", "a-", "a-", "a-", "aa")], 2)
+@example([said("a-", "a-", "a-", "a-", "aa", "ba", "aa"), said("a-", "a-", "a-", "a-", "b-", "bb", "bb")], 6)
+@example([said("aa", "a?", "aa"), said("a-", "ab", "ab")], 2)
+@example([said("a-"), replace(said("a-", "a-", "aa"), absences=((1, None),))], 2)
 def test_who_is_there_and_whose_is_the_same_with_and_without_the_past(
     found: list[Presence], before: int
 ) -> None:

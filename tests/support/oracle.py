@@ -75,10 +75,14 @@ class Oracle:
             for other, presence in self.frame.resources.items():
                 if other.kind == "job" or path(other.kind, "job") is None:
                     continue
+                before = None
                 for change in presence.changes:
                     names = change.labels.get(resource.kind)
                     value = change.labels.get(label)
-                    if change.slot <= slot and names == resource.id and value is not None:
+                    # What is only said again is no news.
+                    news = (names, value) != before
+                    before = names, value
+                    if change.slot <= slot and names == resource.id and value is not None and news:
                         mentions.append((change.slot, other, value))
             if mentions:
                 newest = max(mention[0] for mention in mentions)

@@ -80,9 +80,10 @@ def _make(file: Path) -> None:
     SQLite itself never lets the group write, and gives the files beside it the same rights: who shares the
     state by a group could read it and decide nothing.
     """
-    # What is wrong with the place SQLite tells better.
+    # Never opened where it is there: closing it would let go of the locks that other connections of this
+    # process hold. What is wrong with the place SQLite tells better.
     with suppress(OSError):
-        os.close(os.open(file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666))
+        os.close(os.open(file, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666))
 
 
 def _limits(address: URL) -> dict[str, Any]:

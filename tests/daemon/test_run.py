@@ -62,6 +62,7 @@ def firing(receiver: Hook) -> int:
     return sum(b'"firing"' in request.body for request in receiver.requests)
 
 
+@pytest.mark.slow
 def test_it_runs_reloads_and_ends_well(folder: Path, receiver: Hook, start: Callable[[], Daemon]) -> None:
     """It tells once, keeps the old policies where a file is broken, takes a good one, and ends with 0."""
     daemon = start()

@@ -108,6 +108,7 @@ def test_the_sdist_is_whole(built: Path) -> None:
     assert "tests/packaging/test_wheel.py" in names
 
 
+@pytest.mark.slow
 def test_the_installed_wheel_runs_without_the_sources(wheel: Path, tmp_path: Path) -> None:
     """Installed into an environment of its own, the command shows help and validates a policy file."""
     run(sys.executable, "-m", "venv", "--without-pip", tmp_path / "env", cwd=tmp_path).check_returncode()

@@ -227,6 +227,7 @@ def test_any_name_is_text_and_nothing_else(text: str) -> None:
     page.source.encode()
 
 
+@pytest.mark.slow
 def test_P_D29_ten_thousand_findings_are_all_in_json_and_csv_and_counted_on_the_page() -> None:
     """The page shows the 200 dearest of them, counts the rest, and stays small with a full heat map."""
     found = [finding(f"n{n:05}", waste=waste(float(n))) for n in range(10_000)]
